@@ -1,0 +1,232 @@
+"""JSON-RPC messages: bytes in, one classified message out; and the four kinds of message rendered to bytes.
+
+Decided here: what counts as a message, which member makes it what kind, and which error a receiver owes for one that is not.
+Not here: what methods mean, and correlation of ids (`client`), and validation of params (`server`). Payloads stay `Raw` bytes,
+so that a message costs one decoding pass and whoever knows its type decodes the payload once.
+
+`decode_message` never raises: whatever a peer sends is a value. Spec: 2026-07-28 basic/index#messages. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from outrider.errors import INVALID_REQUEST, PARSE_ERROR
+
+__all__ = [
+    "ErrorReply",
+    "Malformed",
+    "Message",
+    "Notification",
+    "Request",
+    "RequestId",
+    "ResultReply",
+    "decode_message",
+    "decode_value",
+    "encode_error",
+    "encode_notification",
+    "encode_request",
+    "encode_result",
+    "is_request_id",
+    "same_id",
+]
+
+RequestId = int | str
+"""A request's id. Never null, never a boolean, never a fraction. Spec: 2026-07-28 basic/index#requests (MUST)"""
+
+_ABSENT: Final = Raw(b"")
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class Request(Struct, frozen=True, gc=False):
+    """A request. `params` is the member's JSON bytes, empty when absent."""
+
+    id: RequestId
+    method: str
+    params: Raw = _ABSENT
+
+
+class Notification(Struct, frozen=True, gc=False):
+    """A one-way message. `params` is the member's JSON bytes, empty when absent."""
+
+    method: str
+    params: Raw = _ABSENT
+
+
+class ResultReply(Struct, frozen=True, gc=False):
+    """A successful answer. `id` is what the peer sent, of any JSON type: compare it with `same_id`."""
+
+    id: Any
+    result: Raw
+
+
+class ErrorReply(Struct, frozen=True, gc=False):
+    """An error answer. `id` is what the peer sent, of any JSON type, None when null or absent."""
+
+    id: Any
+    code: int
+    message: str
+    data: Raw = _ABSENT
+
+    def decoded_data(self) -> Any:
+        """The `data` member as Python values, or None when it is absent or cannot be decoded."""
+        value = decode_value(self.data)
+        return None if isinstance(value, Malformed) else value
+
+
+class Malformed(Struct, frozen=True, gc=False):
+    """Bytes that are not a JSON-RPC message.
+
+    Attributes:
+        code: the error a server owes for them: PARSE_ERROR or INVALID_REQUEST.
+        reason: what is wrong, for people; holds nothing of the input.
+        id: the id to answer with, when one could be read.
+    """
+
+    code: int
+    reason: str
+    id: RequestId | None = None
+
+
+Message = Request | Notification | ResultReply | ErrorReply | Malformed
+
+
+class _Envelope(Struct, gc=False):
+    # `Any` where JSON-RPC wants a certain type: a wrong one is our verdict to word, not the decoder's.
+    jsonrpc: Any = None
+    id: Any = UNSET
+    method: Any = UNSET
+    params: Raw = _ABSENT
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class _ErrorMember(Struct, gc=False):
+    code: int
+    message: str | None = None
+    data: Raw = _ABSENT
+
+
+_decode_envelope: Final = msgspec.json.Decoder(_Envelope).decode
+_decode_error_member: Final = msgspec.json.Decoder(_ErrorMember).decode
+_decode_any: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def is_request_id(value: object) -> bool:
+    """Whether `value` may be a request's id: a string or an integer. Spec: 2026-07-28 basic/index#requests (MUST)"""
+    return type(value) is int or type(value) is str
+
+
+def same_id(sent: RequestId, received: object) -> bool:
+    """Whether a reply's id answers the request whose id is `sent`.
+
+    A digit string is taken for our own number, because servers that keep ids as text exist; nothing else is guessed.
+
+    Spec: 2026-07-28 basic/index#responses (MUST), with that one tolerance of ours.
+    """
+    if type(received) is type(sent):
+        return received == sent
+    return type(sent) is int and type(received) is str and received == str(sent)
+
+
+def decode_message(data: bytes | bytearray | memoryview) -> Message:
+    """Classify one JSON-RPC message.
+
+    Args:
+        data: exactly one message, UTF-8; a byte order mark before it is skipped.
+
+    Returns:
+        The message, or `Malformed` for anything else: bytes that are not UTF-8 or not JSON, JSON nested deeper than the decoder's
+        limit, a value that is not an object, a batch, or an object that is neither request, notification nor reply.
+    """
+    if not isinstance(data, bytes):
+        data = bytes(data)
+    if data.startswith(_BOM):
+        data = data[3:]
+    if not data.isascii():
+        # Payloads are kept as raw bytes, which the decoder skips without looking at their encoding.
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            return Malformed(PARSE_ERROR, f"not UTF-8: invalid byte at position {error.start}")
+    try:
+        envelope = _decode_envelope(data)
+    except msgspec.ValidationError:
+        return Malformed(
+            INVALID_REQUEST, "a batch" if data.lstrip()[:1] == b"[" else "a JSON value that is not an object"
+        )
+    except msgspec.DecodeError as error:
+        return Malformed(PARSE_ERROR, f"not JSON: {error}")
+    except RecursionError:
+        return Malformed(PARSE_ERROR, "JSON nested too deeply")
+    message_id = envelope.id
+    known_id = message_id if is_request_id(message_id) else None
+    if envelope.jsonrpc != "2.0":
+        return Malformed(INVALID_REQUEST, 'the member "jsonrpc" is not "2.0"', known_id)
+    method = envelope.method
+    if method is not UNSET:
+        if type(method) is not str:
+            return Malformed(INVALID_REQUEST, 'the member "method" is not a string', known_id)
+        if message_id is UNSET:
+            return Notification(method, envelope.params)
+        if known_id is None:
+            return Malformed(INVALID_REQUEST, 'the member "id" is neither a string nor an integer')
+        return Request(known_id, method, envelope.params)
+    reply_id = None if message_id is UNSET else message_id
+    if not isinstance(envelope.error, UnsetType):
+        try:
+            error_member = _decode_error_member(envelope.error)
+        except (msgspec.DecodeError, RecursionError):
+            return Malformed(INVALID_REQUEST, 'the member "error" is not an object with an integer code', known_id)
+        return ErrorReply(reply_id, error_member.code, error_member.message or "", error_member.data)
+    if not isinstance(envelope.result, UnsetType):
+        return ResultReply(reply_id, envelope.result)
+    return Malformed(INVALID_REQUEST, "neither a method, a result nor an error", known_id)
+
+
+def decode_value(payload: Raw | bytes) -> Any:
+    """A payload as Python values: None when it is empty, `Malformed` when it cannot be decoded, as with a lone surrogate."""
+    if not payload:
+        return None
+    try:
+        return _decode_any(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return Malformed(PARSE_ERROR, f"cannot be decoded: {error}")
+
+
+def encode_request(request_id: RequestId, method: str, params: Any) -> bytes:
+    """A request as one line of JSON without the newline. `params` is a mapping, a struct, or `Raw` bytes."""
+    return _encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+
+
+def encode_notification(method: str, params: Any = None) -> bytes:
+    """A notification as one line of JSON without the newline; no `params` member when `params` is None."""
+    if params is None:
+        return _encode({"jsonrpc": "2.0", "method": method})
+    return _encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def encode_result(request_id: RequestId, result: Any) -> bytes:
+    """A successful reply as one line of JSON without the newline. `result` is a mapping, a struct, or `Raw` bytes."""
+    return _encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def encode_error(request_id: RequestId | None, code: int, message: str, data: Any = None) -> bytes:
+    """An error reply as one line of JSON without the newline.
+
+    Args:
+        request_id: the request's id, or None when it could not be read: the member is then left out.
+        code: the JSON-RPC error code.
+        message: one sentence for people.
+        data: the error's `data` member, or None for none.
+
+    Spec: 2026-07-28 basic/index#error-responses (MUST)
+    """
+    error = {"code": code, "message": message} if data is None else {"code": code, "message": message, "data": data}
+    if request_id is None:
+        return _encode({"jsonrpc": "2.0", "error": error})
+    return _encode({"jsonrpc": "2.0", "id": request_id, "error": error})
