@@ -126,12 +126,21 @@ def _modern(step: Step, version: str | None = "") -> Decision:
     return Decision(era=Era.MODERN, step=step, version=version or "", storable=True)
 
 
-def _handshake(seen: Observed, *, era: Era | None = Era.LEGACY, step: Step = Step.INITIALIZE, **rest: bool) -> Decision:
+def _handshake(
+    seen: Observed,
+    *,
+    era: Era | None = Era.LEGACY,
+    step: Step = Step.INITIALIZE,
+    then_sse: bool = False,
+    keep_listening: bool = False,
+) -> Decision:
     """Open with `initialize`, proposing the best legacy version the server named, else our best one."""
     version = seen.common(Era.LEGACY) or pick_version(seen.ours, era=Era.LEGACY)
     if version is None:  # The user pinned the modern era.
         return Decision(era=era, step=Step.FAIL)
-    return Decision(era=era, step=step, version=version, storable=era is not None, **rest)
+    return Decision(
+        era=era, step=step, version=version, storable=era is not None, then_sse=then_sse, keep_listening=keep_listening
+    )
 
 
 def _nothing_known(step: Step) -> Decision:
