@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from outrider.errors import LocalProtocolError
 
 __all__ = [
@@ -139,8 +141,7 @@ def encode_line(message: bytes) -> bytes:
     return message + b"\n"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(msgspec.Struct, frozen=True, gc=False):
     """One event of a stream.
 
     Attributes:
