@@ -15,6 +15,8 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "HeaderMismatch",
+    "HttpRejected",
+    "InputNeeded",
     "LimitExceeded",
     "LocalProtocolError",
     "MissingClientCapability",
@@ -25,6 +27,7 @@ __all__ = [
     "StoreError",
     "TimedOut",
     "TransportError",
+    "Unavailable",
     "UnsupportedVersion",
     "http_status",
     "peer_error",
@@ -164,6 +167,24 @@ def peer_error(code: int, message: str, data: Any = None) -> PeerError:
     return _PEER_ERRORS.get(code, PeerError)(code, message, data)
 
 
+class InputNeeded(OutriderError):
+    """The server wants input before it can finish, and nobody here can give it.
+
+    Attributes:
+        input_requests: what it asks, `{"method": str, "params": {…}}` under keys of its own.
+        request_state: an opaque string to send back unchanged with the answers, or None.
+    """
+
+    def __init__(self, method: str, input_requests: dict[str, Any], request_state: str | None) -> None:
+        kinds = ", ".join(sorted({str(request.get("method")) for request in input_requests.values()}))
+        super().__init__(
+            f"the server asks for input before it answers {method}: {kinds or 'nothing but a second try'}",
+            hint="declare the capability and give a handler for it",
+        )
+        self.input_requests = input_requests
+        self.request_state = request_state
+
+
 class NoCommonVersion(OutriderError):
     """Both sides were understood, but no protocol version is spoken by both.
 
@@ -226,13 +247,47 @@ class AuthRequired(TransportError):
         status: 401 or 403.
         challenge: the `WWW-Authenticate` header's value, or "".
         credential_sent: whether the request carried one.
+        code: the JSON-RPC error code in the body, or None when it holds none.
     """
 
-    def __init__(self, message: str, *, status: int, challenge: str = "", credential_sent: bool = False, hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, status: int, challenge: str = "", credential_sent: bool = False, code: int | None = None, hint: str = ""
+    ) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.challenge = challenge
         self.credential_sent = credential_sent
+        self.code = code
+
+
+class HttpRejected(TransportError):
+    """An HTTP answer without a JSON-RPC body that could be used.
+
+    Attributes:
+        status: the HTTP status.
+        excerpt: at most 200 characters of the body, redacted.
+        location: where a redirect points that was not followed, without its query, or "".
+    """
+
+    def __init__(self, message: str, *, status: int, excerpt: str = "", location: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.excerpt = excerpt[:200]
+        self.location = location
+
+
+class Unavailable(TransportError):
+    """HTTP 408, 425, 429 or 5xx: the server, or what stands before it, cannot answer now. Never evidence about the era.
+
+    Attributes:
+        status: the HTTP status.
+        retry_after_s: how long the server asks to wait, in seconds, or None.
+    """
+
+    def __init__(self, message: str, *, status: int, retry_after_s: float | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class StoreError(OutriderError):

@@ -1,0 +1,692 @@
+"""What a client reads: the server's description, listed items, and the results of calls.
+
+Decided here: which members of a peer's answer are required, what stands in for the optional ones, and what is set aside. Not here: how
+answers travel (`client`), what may be remembered (`freshness`), and whether a schema is sound (`schema`).
+
+Two rules shape every class. Lossless: each value keeps what arrived (`wire`), so members we do not know survive. Isolation: a malformed
+item of a list is set aside with a reason and its neighbours stay. A null optional member reads as absent.
+
+Wire names are the specification's; attributes are their snake_case forms. Spec: 2026-07-28 schema. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from outrider.errors import RemoteProtocolError
+from outrider.protocol.meta import SERVER_INFO
+from outrider.protocol.schema import Verdict, check_input_schema, check_output_schema
+
+__all__ = [
+    "LIST_KINDS",
+    "PROMPTS",
+    "RESOURCES",
+    "RESOURCE_TEMPLATES",
+    "TOOLS",
+    "Completion",
+    "ContentBlock",
+    "Implementation",
+    "InputRequired",
+    "Item",
+    "ListKind",
+    "ListPage",
+    "Prompt",
+    "PromptMessage",
+    "PromptResult",
+    "Quarantined",
+    "Resource",
+    "ResourceResult",
+    "ResourceTemplate",
+    "ServerDescription",
+    "Tool",
+    "ToolResult",
+    "read_description",
+    "read_initialize",
+    "read_page",
+    "read_result",
+]
+
+
+class Implementation(Struct, frozen=True, rename="camel"):
+    """Name and version a peer reports of itself: for display, never for a decision."""
+
+    name: str
+    version: str = ""
+    title: str | None = None
+    description: str | None = None
+    website_url: str | None = None
+    icons: list[dict[str, Any]] | None = None
+
+
+class ServerDescription(Struct, frozen=True):
+    """What a server is: the answer to `server/discover`, or a legacy handshake's answer in the same shape.
+
+    Attributes:
+        supported_versions: the protocol versions it names, in its order; for a legacy server the one that was negotiated.
+        capabilities: its ServerCapabilities as they came.
+        identity: self-reported name and version, or None.
+        instructions: its guidance for a model, or "".
+        wire: the whole result, decoded.
+        warnings: what was wrong with the answer without making it unusable.
+    """
+
+    supported_versions: tuple[str, ...]
+    capabilities: dict[str, Any]
+    identity: Implementation | None
+    instructions: str
+    wire: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def extensions(self) -> dict[str, Any]:
+        """Extension identifiers with their settings. Spec: 2026-07-28 basic/versioning#extension-negotiation"""
+        extensions = self.capabilities.get("extensions")
+        return extensions if isinstance(extensions, dict) else {}
+
+
+class Item(Struct, frozen=True):
+    """One entry of a list, read from `wire`, its JSON bytes as they came."""
+
+    name: str
+    title: str
+    description: str
+    wire: Raw
+
+    def decoded(self) -> dict[str, Any]:
+        """The entry as it came, every member, as new Python values at each call."""
+        value: dict[str, Any] = msgspec.json.decode(self.wire)
+        return value
+
+
+class Tool(Item, frozen=True):
+    """A tool. `annotations` are hints from an untrusted server; null ones are left out. Spec: 2026-07-28 server/tools#tool"""
+
+    annotations: dict[str, Any]
+    has_output_schema: bool = False
+    """Whether a usable `outputSchema` came along."""
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments, decoded anew at each access: keep it rather than ask twice."""
+        value: dict[str, Any] = self.decoded()["inputSchema"]
+        return value
+
+    @property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of `structuredContent`, or None when there is none that can be used; decoded anew at each access."""
+        value: dict[str, Any] | None = self.decoded()["outputSchema"] if self.has_output_schema else None
+        return value
+
+
+class Prompt(Item, frozen=True):
+    """A prompt and its arguments, each `{"name": str, "description"?: str, "required"?: bool}`. Spec: 2026-07-28 server/prompts#prompt"""
+
+    arguments: tuple[dict[str, Any], ...]
+
+
+class Resource(Item, frozen=True):
+    """A resource. Spec: 2026-07-28 server/resources#resource"""
+
+    uri: str
+    mime_type: str
+
+
+class ResourceTemplate(Item, frozen=True):
+    """A URI template (RFC 6570) for resources. Spec: 2026-07-28 server/resources#resource-templates"""
+
+    uri_template: str
+    mime_type: str
+
+
+class ListKind(Struct, frozen=True):
+    """One of the four lists: where it is asked for, where its items stand, and what announces that it changed.
+
+    Attributes:
+        label: plural noun for people.
+        method: the list request.
+        member: the result's member that holds the items.
+        capability: the server capability that must be declared before asking.
+        identity: the wire member that makes an item unique within its server.
+        changed: the notification that the list changed.
+        listen: the field of a listen filter that asks for that notification.
+    """
+
+    label: str
+    method: str
+    member: str
+    capability: str
+    identity: str
+    changed: str
+    listen: str
+
+
+TOOLS: Final = ListKind(
+    "tools", "tools/list", "tools", "tools", "name", "notifications/tools/list_changed", "toolsListChanged"
+)
+PROMPTS: Final = ListKind(
+    "prompts", "prompts/list", "prompts", "prompts", "name", "notifications/prompts/list_changed", "promptsListChanged"
+)
+RESOURCES: Final = ListKind(
+    "resources",
+    "resources/list",
+    "resources",
+    "resources",
+    "uri",
+    "notifications/resources/list_changed",
+    "resourcesListChanged",
+)
+RESOURCE_TEMPLATES: Final = ListKind(
+    "resource templates",
+    "resources/templates/list",
+    "resourceTemplates",
+    "resources",
+    "uriTemplate",
+    "notifications/resources/list_changed",
+    "resourcesListChanged",
+)
+LIST_KINDS: Final = (TOOLS, PROMPTS, RESOURCES, RESOURCE_TEMPLATES)
+
+
+class Quarantined(Struct, frozen=True):
+    """An item, or part of one, that was set aside.
+
+    Attributes:
+        item: its name, or its position such as "tools[3]" when it has none.
+        reason: what is wrong with it, for people.
+        excluded: whether the item is left out altogether; False means that it is listed without the faulty part.
+    """
+
+    item: str
+    reason: str
+    excluded: bool = True
+
+
+class ListPage(Struct, frozen=True):
+    """One page of a list.
+
+    Attributes:
+        items: the sound items, in the server's order.
+        next_cursor: where the next page begins, or None at the end. "" is a cursor like any other.
+        quarantined: what was set aside and why.
+        meta: the page's members other than its items: `ttlMs`, `cacheScope`, `_meta`, ….
+    """
+
+    items: tuple[Item, ...]
+    next_cursor: str | None
+    quarantined: tuple[Quarantined, ...]
+    meta: dict[str, Any]
+
+
+class ContentBlock(Struct, frozen=True):
+    """One block of content: text, image, audio, a resource, a link to one, or a kind we do not know.
+
+    Spec: 2026-07-28 server/tools#tool-result
+
+    Attributes:
+        type: "text", "image", "audio", "resource", "resource_link", or the peer's own word.
+        wire: the block as it came, decoded.
+    """
+
+    type: str
+    wire: dict[str, Any]
+
+    def _text(self, key: str) -> str | None:
+        value = self.wire.get(key)
+        return value if isinstance(value, str) else None
+
+    @property
+    def text(self) -> str | None:
+        """The text of a text block."""
+        return self._text("text")
+
+    @property
+    def data(self) -> str | None:
+        """The base64 payload of an image or audio block."""
+        return self._text("data")
+
+    @property
+    def mime_type(self) -> str | None:
+        """The media type, where the block names one."""
+        return self._text("mimeType")
+
+    @property
+    def uri(self) -> str | None:
+        """The URI of a resource link."""
+        return self._text("uri")
+
+    @property
+    def resource(self) -> dict[str, Any] | None:
+        """The embedded resource of a resource block."""
+        value = self.wire.get("resource")
+        return value if isinstance(value, dict) else None
+
+
+class _Result(Struct, frozen=True):
+    """What every result has: `wire`, the result as it came, decoded."""
+
+    wire: dict[str, Any]
+
+    def meta(self) -> dict[str, Any]:
+        """The result's `_meta`, or {}."""
+        meta = self.wire.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+
+class ToolResult(_Result, frozen=True):
+    """The outcome of a tool call. Spec: 2026-07-28 server/tools#tool-result
+
+    Attributes:
+        content: the blocks, in order.
+        is_error: the tool itself reports failure; the content says why, for the model to act on.
+    """
+
+    content: tuple[ContentBlock, ...]
+    is_error: bool
+
+    @property
+    def has_structured_content(self) -> bool:
+        """Whether `structuredContent` came along; it may be any JSON value, null included."""
+        return "structuredContent" in self.wire
+
+    @property
+    def structured_content(self) -> Any:
+        """The structured value, None when there is none: ask `has_structured_content` to tell it from null."""
+        return self.wire.get("structuredContent")
+
+    @property
+    def text(self) -> str:
+        """All text blocks, one after the other, each on its own line."""
+        return "\n".join(block.text for block in self.content if block.text is not None)
+
+
+class ResourceResult(_Result, frozen=True):
+    """The contents of a resource, each `{"uri": str, "text" or "blob": str, …}`. Spec: 2026-07-28 server/resources#reading-resources"""
+
+    contents: tuple[dict[str, Any], ...]
+
+
+class PromptMessage(Struct, frozen=True):
+    """One message of a prompt: who speaks ("user" or "assistant"), and one block of content."""
+
+    role: str
+    content: ContentBlock
+
+
+class PromptResult(_Result, frozen=True):
+    """A prompt filled in. Spec: 2026-07-28 server/prompts#getting-a-prompt"""
+
+    description: str
+    messages: tuple[PromptMessage, ...]
+
+
+class Completion(_Result, frozen=True):
+    """Suggestions for an argument: `values`, how many exist in all (None: unknown), and whether there are more.
+
+    Spec: 2026-07-28 server/utilities/completion
+    """
+
+    values: tuple[str, ...]
+    total: int | None
+    has_more: bool
+
+
+class InputRequired(_Result, frozen=True):
+    """An interim result: the server wants input before it can finish. Spec: 2026-07-28 basic/patterns/mrtr#inputrequiredresult
+
+    Attributes:
+        input_requests: request objects `{"method": str, "params": {…}}` under keys the server chose.
+        request_state: an opaque string to send back unchanged, or None when there is none.
+    """
+
+    input_requests: dict[str, dict[str, Any]]
+    request_state: str | None
+
+
+def _decode_object(payload: Raw | bytes, what: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(payload) if payload else None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RemoteProtocolError(f"{what} cannot be decoded: {error}", rule="basic/transports#messages") from error
+    if not isinstance(value, dict):
+        raise RemoteProtocolError(
+            f"{what} is not a JSON object", rule="basic/index#responses", excerpt=_excerpt(payload)
+        )
+    return value
+
+
+def _excerpt(payload: Raw | bytes) -> str:
+    return bytes(memoryview(payload)[:200]).decode(errors="replace")
+
+
+def _text_of(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _strings_of(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        return None
+    return tuple(value)
+
+
+def read_description(payload: Raw | bytes) -> ServerDescription:
+    """Read the result of `server/discover`.
+
+    Raises:
+        RemoteProtocolError: it is not a DiscoverResult: not an object, of an unknown or unfinished result type, or without a list of
+            version strings. Missing or odd optional parts are warnings instead.
+
+    Spec: 2026-07-28 server/discover#discoverresult, basic/index#resulttype
+    """
+    wire = _decode_object(payload, "the answer to server/discover")
+    result_type = wire.get("resultType")
+    if result_type not in (None, "complete"):
+        raise RemoteProtocolError(
+            f"the answer to server/discover has the unknown result type {str(result_type)[:40]!r}",
+            rule="basic/index#resulttype",
+        )
+    versions = _strings_of(wire.get("supportedVersions"))
+    if versions is None:
+        raise RemoteProtocolError(
+            "the answer to server/discover has no list of supportedVersions",
+            rule="server/discover#discoverresult",
+            excerpt=_excerpt(payload),
+        )
+    warnings = []
+    if "resultType" not in wire:
+        warnings.append("the answer to server/discover has no resultType; read as complete")
+    meta = wire.get("_meta")
+    identity = _identity(meta.get(SERVER_INFO) if isinstance(meta, dict) else None)
+    if identity is None and (identity := _identity(wire.get("serverInfo"))):
+        warnings.append("serverInfo stands beside _meta instead of inside it")
+    return ServerDescription(versions, *_common_description(wire, identity, warnings))
+
+
+def read_initialize(payload: Raw | bytes) -> tuple[str, ServerDescription]:
+    """Read the result of a legacy `initialize`: the version the server chose, and its description in the modern shape.
+
+    Raises:
+        RemoteProtocolError: it is not an InitializeResult: not an object, or without a protocolVersion.
+
+    Spec: 2025-11-25 basic/lifecycle#initialization
+    """
+    wire = _decode_object(payload, "the answer to initialize")
+    version = wire.get("protocolVersion")
+    if not isinstance(version, str):
+        raise RemoteProtocolError(
+            "the answer to initialize has no protocolVersion",
+            rule="2025-11-25 basic/lifecycle#initialization",
+            excerpt=_excerpt(payload),
+        )
+    warnings: list[str] = []
+    identity = _identity(wire.get("serverInfo"))
+    if identity is None:
+        warnings.append("the answer to initialize has no usable serverInfo")
+    return version, ServerDescription((version,), *_common_description(wire, identity, warnings))
+
+
+def _identity(value: object) -> Implementation | None:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return None
+    try:
+        return msgspec.convert({k: v for k, v in value.items() if v is not None}, Implementation)
+    except msgspec.ValidationError:
+        return Implementation(value["name"], _text_of(value.get("version")))
+
+
+def _common_description(
+    wire: dict[str, Any], identity: Implementation | None, warnings: list[str]
+) -> tuple[dict[str, Any], Implementation | None, str, dict[str, Any], tuple[str, ...]]:
+    capabilities = wire.get("capabilities")
+    if not isinstance(capabilities, dict):
+        warnings.append("capabilities is missing or not an object; read as none")
+        capabilities = {}
+    # A capability set to null or false is not declared; `true` is a common slip for {}.
+    sound = {
+        name: ({} if value is True else value) for name, value in capabilities.items() if value not in (None, False)
+    }
+    instructions = wire.get("instructions")
+    if instructions is not None and not isinstance(instructions, str):
+        warnings.append("instructions is not a string; ignored")
+    return sound, identity, _text_of(instructions), wire, tuple(warnings)
+
+
+class _WireTool(Struct, rename="camel"):
+    name: Any = None
+    title: Any = None
+    description: Any = None
+    input_schema: Raw = Raw(b"")
+    output_schema: Raw = Raw(b"")
+    annotations: Any = None
+
+
+_decode_wire_tool: Final = msgspec.json.Decoder(_WireTool).decode
+_decode_raw_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_raw_list: Final = msgspec.json.Decoder(list[Raw]).decode
+
+
+def read_page(kind: ListKind, payload: Raw | bytes) -> ListPage:
+    """Read one page of a list; malformed items are set aside one by one.
+
+    Raises:
+        RemoteProtocolError: the page as a whole cannot be read: not an object, an unknown result type, or without its list of items.
+
+    Spec: 2026-07-28 server/utilities/pagination#response-format
+    """
+    what = f"the answer to {kind.method}"
+    try:
+        members = _decode_raw_members(payload)
+        entries = _decode_raw_list(members.pop(kind.member, b"null"))
+        meta = {name: msgspec.json.decode(value) for name, value in members.items()}
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RemoteProtocolError(
+            f"{what} has no readable list of {kind.label}: {error}",
+            rule="server/utilities/pagination#response-format",
+            excerpt=_excerpt(payload),
+        ) from error
+    if meta.get("resultType", "complete") not in (None, "complete"):
+        raise RemoteProtocolError(f"{what} has an unknown result type", rule="basic/index#resulttype")
+    cursor = meta.get("nextCursor")
+    items: list[Item] = []
+    quarantined: list[Quarantined] = []
+    if cursor is not None and not isinstance(cursor, str):
+        quarantined.append(Quarantined("nextCursor", "not a string; the list ends here", excluded=False))
+        cursor = None
+    read = _READERS[kind.method]
+    for position, entry in enumerate(entries):
+        item = read(entry.copy(), f"{kind.member}[{position}]", quarantined)
+        if item is not None:
+            items.append(item)
+    return ListPage(tuple(items), cursor, tuple(quarantined), meta)
+
+
+def _read_tool(wire: Raw, position: str, quarantined: list[Quarantined]) -> Tool | None:
+    try:
+        tool = _decode_wire_tool(wire)
+    except (msgspec.DecodeError, RecursionError) as error:
+        quarantined.append(Quarantined(position, f"cannot be decoded: {error}"))
+        return None
+    name = tool.name
+    if not isinstance(name, str) or not name:
+        quarantined.append(Quarantined(position, "name is missing or not a string"))
+        return None
+    finding = check_input_schema(tool.input_schema)
+    if finding is not None:
+        excluded = finding.verdict is Verdict.EXCLUDE
+        quarantined.append(Quarantined(name, f"inputSchema {finding.where} {finding.message}", excluded=excluded))
+        if excluded:
+            return None
+    has_output = bool(tool.output_schema) and bytes(tool.output_schema) != b"null"
+    if has_output and (finding := check_output_schema(tool.output_schema)) is not None:
+        has_output = finding.verdict is Verdict.NOTE
+        consequence = "" if has_output else "; ignored"
+        quarantined.append(
+            Quarantined(name, f"outputSchema {finding.where} {finding.message}{consequence}", excluded=False)
+        )
+    annotations = tool.annotations
+    if isinstance(annotations, dict):
+        annotations = {key: value for key, value in annotations.items() if value is not None}
+    else:
+        if annotations is not None:
+            quarantined.append(Quarantined(name, "annotations is not an object; ignored", excluded=False))
+        annotations = {}
+    return Tool(name, _text_of(tool.title), _text_of(tool.description), wire, annotations, has_output)
+
+
+def _decode_item(wire: Raw, kind: ListKind, position: str, quarantined: list[Quarantined]) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(wire)
+    except (msgspec.DecodeError, RecursionError) as error:
+        quarantined.append(Quarantined(position, f"cannot be decoded: {error}"))
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get(kind.identity), str) or not value[kind.identity]:
+        quarantined.append(Quarantined(position, f"{kind.identity} is missing or not a string"))
+        return None
+    return value
+
+
+def _read_prompt(wire: Raw, position: str, quarantined: list[Quarantined]) -> Prompt | None:
+    value = _decode_item(wire, PROMPTS, position, quarantined)
+    if value is None:
+        return None
+    entries = value.get("arguments")
+    arguments = (
+        tuple(a for a in entries if isinstance(a, dict) and isinstance(a.get("name"), str))
+        if isinstance(entries, list)
+        else ()
+    )
+    if entries is not None and (not isinstance(entries, list) or len(arguments) != len(entries)):
+        quarantined.append(
+            Quarantined(value["name"], "arguments that are not objects with a name are ignored", excluded=False)
+        )
+    return Prompt(value["name"], _text_of(value.get("title")), _text_of(value.get("description")), wire, arguments)
+
+
+def _read_resource(wire: Raw, position: str, quarantined: list[Quarantined]) -> Resource | None:
+    value = _decode_item(wire, RESOURCES, position, quarantined)
+    if value is None:
+        return None
+    name = _text_of(value.get("name")) or value["uri"]
+    return Resource(
+        name,
+        _text_of(value.get("title")),
+        _text_of(value.get("description")),
+        wire,
+        value["uri"],
+        _text_of(value.get("mimeType")),
+    )
+
+
+def _read_resource_template(wire: Raw, position: str, quarantined: list[Quarantined]) -> ResourceTemplate | None:
+    value = _decode_item(wire, RESOURCE_TEMPLATES, position, quarantined)
+    if value is None:
+        return None
+    name = _text_of(value.get("name")) or value["uriTemplate"]
+    return ResourceTemplate(
+        name,
+        _text_of(value.get("title")),
+        _text_of(value.get("description")),
+        wire,
+        value["uriTemplate"],
+        _text_of(value.get("mimeType")),
+    )
+
+
+_READERS: Final = {
+    TOOLS.method: _read_tool,
+    PROMPTS.method: _read_prompt,
+    RESOURCES.method: _read_resource,
+    RESOURCE_TEMPLATES.method: _read_resource_template,
+}
+
+
+def _read_block(value: object, what: str) -> ContentBlock:
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise RemoteProtocolError(f"{what} is not an object with a type", rule="server/tools#tool-result")
+    return ContentBlock(value["type"], value)
+
+
+def _read_tool_result(wire: dict[str, Any]) -> ToolResult:
+    blocks = wire.get("content")
+    if blocks is None and "structuredContent" in wire:
+        blocks = []
+    if blocks is None and "toolResult" in wire:  # The shape of 2024-10-07, still sent by a few legacy servers.
+        return ToolResult(
+            wire,
+            (ContentBlock("text", {"type": "text", "text": msgspec.json.encode(wire["toolResult"]).decode()}),),
+            False,
+        )
+    if not isinstance(blocks, list):
+        raise RemoteProtocolError("the answer to tools/call has no list of content", rule="server/tools#tool-result")
+    content = tuple(_read_block(block, f"content[{position}]") for position, block in enumerate(blocks))
+    return ToolResult(wire, content, wire.get("isError") is True)
+
+
+def _read_resource_result(wire: dict[str, Any]) -> ResourceResult:
+    contents = wire.get("contents")
+    if not isinstance(contents, list) or not all(isinstance(entry, dict) for entry in contents):
+        raise RemoteProtocolError(
+            "the answer to resources/read has no list of contents", rule="server/resources#reading-resources"
+        )
+    return ResourceResult(wire, tuple(contents))
+
+
+def _read_prompt_result(wire: dict[str, Any]) -> PromptResult:
+    entries = wire.get("messages")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise RemoteProtocolError(
+            "the answer to prompts/get has no list of messages", rule="server/prompts#getting-a-prompt"
+        )
+    messages = tuple(
+        PromptMessage(_text_of(entry.get("role")), _read_block(entry.get("content"), f"messages[{position}].content"))
+        for position, entry in enumerate(entries)
+    )
+    return PromptResult(wire, _text_of(wire.get("description")), messages)
+
+
+def _read_completion(wire: dict[str, Any]) -> Completion:
+    completion = wire.get("completion")
+    values = _strings_of(completion.get("values")) if isinstance(completion, dict) else None
+    if not isinstance(completion, dict) or values is None:
+        raise RemoteProtocolError(
+            "the answer to completion/complete has no list of values", rule="server/utilities/completion"
+        )
+    total = completion.get("total")
+    return Completion(wire, values, total if type(total) is int else None, completion.get("hasMore") is True)
+
+
+_RESULT_READERS: Final = {
+    "tools/call": _read_tool_result,
+    "resources/read": _read_resource_result,
+    "prompts/get": _read_prompt_result,
+    "completion/complete": _read_completion,
+}
+
+
+def read_result(method: str, payload: Raw | bytes) -> _Result:
+    """Read the result of a call: ToolResult, ResourceResult, PromptResult or Completion by method, or InputRequired.
+
+    Raises:
+        RemoteProtocolError: the result is not of the shape its method promises, or of an unknown result type.
+
+    Spec: 2026-07-28 basic/index#resulttype (MUST)
+    """
+    wire = _decode_object(payload, f"the answer to {method}")
+    result_type = wire.get("resultType")
+    if result_type in (None, "complete"):
+        return _RESULT_READERS[method](wire)
+    if result_type == "input_required":
+        requests, state = wire.get("inputRequests"), wire.get("requestState")
+        requests = requests if isinstance(requests, dict) else {}
+        if not all(
+            isinstance(entry, dict) and isinstance(entry.get("method"), str) for entry in requests.values()
+        ) or not (requests or isinstance(state, str)):
+            raise RemoteProtocolError(
+                f"the answer to {method} asks for input in a form that cannot be read", rule="basic/patterns/mrtr"
+            )
+        return InputRequired(wire, requests, state if isinstance(state, str) else None)
+    raise RemoteProtocolError(
+        f"the answer to {method} has the unknown result type {str(result_type)[:40]!r}", rule="basic/index#resulttype"
+    )

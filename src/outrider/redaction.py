@@ -1,0 +1,135 @@
+"""Keeping secrets out of everything a person or a model reads: errors, reports, transcripts, logs.
+
+Decided here: which parts of a URL may be shown, which configured values are secrets, how each is masked. Redaction always comes before
+truncation, so that no cut leaves half a secret. Not here: where texts are shown. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+__all__ = ["MASK", "Redactor", "secrets_of", "show_command", "show_url"]
+
+MASK: Final = "•••"
+"""What stands in the place of a secret."""
+
+_SECRET_NAME: Final = re.compile(
+    r"(?i)(?:key|token|secret|passw|passwd|pwd|auth|bearer|credential|cookie|session|signature|private|dsn)"
+)
+_SECRET_ARGUMENT: Final = re.compile(
+    r"(?i)^(--?[\w.-]*(?:key|token|secret|passw|pwd|auth|bearer|credential|cookie|header)[\w.-]*)(?:=(.*))?$", re.S
+)
+_LONG_ENOUGH: Final = 6
+_LONG_ENOUGH_IF_NAMED: Final = 3
+_HARMLESS_HEADERS: Final = frozenset({"accept", "accept-language", "user-agent", "content-type"})
+
+
+def show_url(url: str) -> str:
+    """A URL as it may be shown: scheme, host, port and path; never user, password, query or fragment."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "(a malformed URL)"
+    if ":" in host:
+        host = f"[{host}]"
+    return f"{parts.scheme}://{host}{port}{parts.path}" if parts.scheme else f"{host}{port}{parts.path}"
+
+
+def show_command(argv: Iterable[str]) -> str:
+    """A command line as it may be shown: arguments whose option's name speaks of a secret are masked, URLs are shortened."""
+    shown: list[str] = []
+    mask_next = False
+    for argument in argv:
+        match = _SECRET_ARGUMENT.match(argument)
+        if mask_next and not argument.startswith("-"):
+            shown.append(MASK)
+            mask_next = False
+            continue
+        mask_next = bool(match) and match is not None and match.group(2) is None
+        if match and match.group(2) is not None:
+            shown.append(f"{match.group(1)}={MASK}")
+        elif "://" in argument:
+            shown.append(show_url(argument))
+        else:
+            shown.append(argument if argument and not re.search(r"\s", argument) else repr(argument))
+    return " ".join(shown)
+
+
+def secrets_of(
+    *,
+    url: str = "",
+    headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    argv: Iterable[str] = (),
+) -> set[str]:
+    """The values of a target's configuration that must never be shown.
+
+    All configured header values and the parts of a URL that `show_url` drops; environment values whose name speaks of a secret, or
+    that are six characters or longer; arguments that `show_command` masks. Values shorter than three characters cannot be masked
+    without making every text unreadable, and are left alone.
+    """
+    found: set[str] = set()
+    if url:
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = urlsplit("")
+        found.update(unquote(part) for part in (parts.username, parts.password) if part)
+        found.update(part for part in (parts.username, parts.password, parts.query, parts.fragment) if part)
+        found.update(value for _, value in parse_qsl(parts.query))
+    for name, value in (headers or {}).items():
+        if name.lower() not in _HARMLESS_HEADERS:
+            found.add(value.strip())
+            found.update(value.split())
+    for name, value in (env or {}).items():
+        if len(value) >= (_LONG_ENOUGH_IF_NAMED if _SECRET_NAME.search(name) else _LONG_ENOUGH):
+            found.add(value)
+    mask_next = False
+    for argument in argv:
+        match = _SECRET_ARGUMENT.match(argument)
+        if mask_next and not argument.startswith("-"):
+            found.add(argument)
+        mask_next = match is not None and match.group(2) is None
+        if match is not None and match.group(2):
+            found.add(match.group(2))
+        if "://" in argument:
+            found |= secrets_of(url=argument)
+    return {
+        value
+        for value in found
+        if len(value) >= _LONG_ENOUGH_IF_NAMED and value.lower() not in ("bearer", "basic", "true", "false")
+    }
+
+
+class Redactor:
+    """Masks known secrets, in each of the forms they travel in, in any text.
+
+    Args:
+        secrets: the values to mask; see `secrets_of`.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        forms: set[str] = set()
+        for secret in secrets:
+            forms.update(
+                (
+                    secret,
+                    quote(secret, safe=""),
+                    base64.b64encode(secret.encode()).decode(),
+                    secret.encode("unicode_escape").decode(),
+                )
+            )
+        ordered = sorted(
+            (form for form in forms if len(form) >= _LONG_ENOUGH_IF_NAMED), key=lambda form: (-len(form), form)
+        )
+        self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    def __call__(self, text: str) -> str:
+        """`text` with every known secret masked."""
+        return self._pattern.sub(MASK, text) if self._pattern is not None else text
