@@ -57,7 +57,12 @@ def main(arguments: Sequence[str]) -> int:
     bench_parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the benchmark")
     setup_parser = command("setup", setup, "only install, so that the tools in .venv/bin can be used directly")
     setup_parser.add_argument("--peers", action="store_true", help="also the peers that the tests talk to")
-    command("help", lambda _: parser.print_help() or 0, "show this text")
+
+    def usage(_options: argparse.Namespace) -> int:
+        parser.print_help()
+        return 0
+
+    command("help", usage, "show this text")
 
     options, passed_on = parser.parse_known_args(arguments)
     if passed_on and options.command not in {"test", "check"}:

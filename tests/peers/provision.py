@@ -67,14 +67,15 @@ class Environment:
         """Builds it from scratch. Raises CalledProcessError with the output of the step that failed."""
         shutil.rmtree(self.path, ignore_errors=True)
         venv.create(self.path, with_pip=True, symlinks=True)
-        run([self.python, "-m", "pip", "install", "--quiet", "--requirement", HERE / self.requirements])
+        requirements = str(HERE / self.requirements)
+        run([str(self.python), "-m", "pip", "install", "--quiet", "--requirement", requirements])
         if self.node_packages is not None:
             for source in (HERE / self.node_packages).iterdir():
                 if source.is_file():
                     shutil.copy(source, self.path)
             # Node is on no PATH here, and npm's own script looks for it there.
             path = f"{self.path / 'bin'}{os.pathsep}{os.environ['PATH']}"
-            npm = [self.path / "bin" / "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"]
+            npm = [str(self.path / "bin" / "npm"), "ci", "--no-audit", "--no-fund", "--loglevel=error"]
             run(npm, cwd=self.path, env=os.environ | {"PATH": path})
         (self.path / "stamp").write_text(self._digest(), encoding="ascii")
 
@@ -128,7 +129,7 @@ def main() -> int:
     if not environments and not services:
         return 0
     STATE.mkdir(exist_ok=True)
-    wanted = [each.name for each in (*environments, *services)]
+    wanted = [environment.name for environment in environments] + [service.name for service in services]
     say(f"installing {', '.join(wanted)} (a few minutes the first time)")
     with ThreadPoolExecutor() as pool:
         jobs = {environment.name: pool.submit(environment.install) for environment in environments}
@@ -163,11 +164,11 @@ def first_available(packages: Sequence[str]) -> str | None:
     return None
 
 
-def run(command: Sequence[str | Path], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+def run(command: Sequence[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
     """Runs a step that downloads, again after a pause when it fails."""
     for attempt in range(1, ATTEMPTS + 1):
         done = subprocess.run(
-            [str(part) for part in command],
+            command,
             cwd=cwd,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -187,7 +188,7 @@ def explain(error: BaseException) -> str:
     """One failure in words, with the end of the failing step's output."""
     if isinstance(error, subprocess.CalledProcessError):
         tail = "\n".join(str(error.stdout).splitlines()[-15:])
-        return f"{' '.join(map(str, error.cmd))} exited with {error.returncode}\n{tail}"
+        return f"{' '.join(error.cmd)} exited with {error.returncode}\n{tail}"
     return f"{type(error).__name__}: {error}"
 
 

@@ -56,9 +56,7 @@ async def list_resources(ctx, params):
 
 
 async def read_resource(ctx, params):
-    return ReadResourceResult(
-        contents=[TextResourceContents(uri=params.uri, mime_type="text/plain", text="Good day.")]
-    )
+    return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type="text/plain", text="Good day.")])
 
 
 server = Server(

@@ -1,0 +1,1 @@
+"""Implementations that nobody here wrote, and that Outrider is tested against."""
