@@ -1,0 +1,136 @@
+"""The official conformance suite against ``examples/everything_server.py``, one process for both eras."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.run import required_scenarios, run_server_scenario
+from peers.provision import NODE, Environment
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "everything_server.py"
+START_TIMEOUT_S = 60.0
+
+MODERN, LEGACY = "2026-07-28", "2025-11-25"
+
+IN_BOTH_VERSIONS = (
+    "completion-complete",
+    "dns-rebinding-protection",
+    "prompts-get-embedded-resource",
+    "prompts-get-simple",
+    "prompts-get-with-args",
+    "prompts-get-with-image",
+    "prompts-list",
+    "resources-list",
+    "resources-read-binary",
+    "resources-read-text",
+    "resources-templates-read",
+    "server-sse-multiple-streams",
+    "tools-call-audio",
+    "tools-call-embedded-resource",
+    "tools-call-error",
+    "tools-call-image",
+    "tools-call-mixed-content",
+    "tools-call-simple-text",
+    "tools-call-with-progress",
+    "tools-list",
+)
+REQUIRED = {
+    MODERN: (
+        *IN_BOTH_VERSIONS,
+        "caching",
+        "input-required-result-basic-elicitation",
+        "input-required-result-basic-list-roots",
+        "input-required-result-basic-sampling",
+        "input-required-result-capability-check",
+        "input-required-result-ignore-extra-params",
+        "input-required-result-missing-input-response",
+        "input-required-result-multi-round",
+        "input-required-result-multiple-input-requests",
+        "input-required-result-non-tool-request",
+        "input-required-result-request-state",
+        "input-required-result-result-type",
+        "input-required-result-tampered-state",
+        "input-required-result-unsupported-methods",
+        "input-required-result-validate-input",
+        "sep-2164-resource-not-found",
+        "server-stateless",
+    ),
+    LEGACY: (
+        *IN_BOTH_VERSIONS,
+        "elicitation-sep1034-defaults",
+        "elicitation-sep1330-enums",
+        "logging-set-level",
+        "ping",
+        "resources-subscribe",
+        "resources-unsubscribe",
+        "server-initialize",
+        "tools-call-elicitation",
+        "tools-call-sampling",
+        "tools-call-with-logging",
+    ),
+}
+# The suite requires these of nobody; we meet them all the same.
+EXTRA = {
+    MODERN: ("http-custom-header-server-validation", "http-header-validation", "json-schema-2020-12"),
+    LEGACY: ("json-schema-2020-12", "server-session-lifecycle", "server-sse-polling"),
+}
+CASES = [(version, name) for version in REQUIRED for name in (*REQUIRED[version], *EXTRA[version])]
+
+pytestmark = pytest.mark.conformance
+
+
+@pytest.fixture(scope="module")
+def url(environment: Callable[[Environment], Environment]) -> Iterator[str]:
+    """The everything server, started as a user would start it."""
+    environment(NODE)
+    if not EXAMPLE.is_file():
+        pytest.skip(f"{EXAMPLE.relative_to(ROOT)} does not exist yet")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [str(Path(sys.executable).with_name("outrider")), "run", str(EXAMPLE), "--http", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL) as process:
+        try:
+            wait_until_it_listens(process, port)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+            process.wait(START_TIMEOUT_S)
+
+
+def wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
+    """Returns when the port accepts connections, and fails when the process ends or the time is up."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=START_TIMEOUT_S).close()
+        except ConnectionRefusedError:
+            try:
+                process.wait(0.05)
+            except subprocess.TimeoutExpired:
+                continue
+            pytest.fail(f"the server ended with exit code {process.returncode} before it listened")
+        else:
+            return
+    pytest.fail(f"the server did not listen within {START_TIMEOUT_S:g} s")
+
+
+@pytest.mark.parametrize("version", REQUIRED)
+def test_no_required_scenario_is_left_out(version: str, environment: Callable[[Environment], Environment]) -> None:
+    """Ours: the lists above are the suite's own."""
+    environment(NODE)
+    assert set(REQUIRED[version]) == required_scenarios("server", version)
+
+
+@pytest.mark.parametrize(("version", "scenario"), CASES, ids=lambda value: value)
+def test_server_meets_scenario(version: str, scenario: str, url: str) -> None:
+    """Ours: no check of the official suite fails or warns."""
+    outcome = run_server_scenario(scenario, version, url)
+    assert outcome.passed, outcome.explain()
