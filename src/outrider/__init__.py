@@ -1,0 +1,97 @@
+"""Outrider, the discovery layer for MCP.
+
+`discover` says what any MCP server is; `connect` talks to one, the same way in both eras. Everything here is loaded when it is first used:
+importing the package costs no HTTP stack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from outrider._version import __version__
+
+if TYPE_CHECKING:
+    from outrider.client.client import Client, Listing, connect
+    from outrider.client.discover import discover
+    from outrider.client.report import DiscoveryReport
+    from outrider.client.session import Change, Progress
+    from outrider.client.target import ClientOptions, HttpTarget, Pin, StdioTarget
+    from outrider.errors import (
+        AuthRequired,
+        ConfigError,
+        InputNeeded,
+        LocalProtocolError,
+        NoCommonVersion,
+        OutriderError,
+        PeerError,
+        RemoteProtocolError,
+        TimedOut,
+        TransportError,
+    )
+    from outrider.protocol.versions import Era
+
+_HOMES = {
+    "Client": "outrider.client.client",
+    "Listing": "outrider.client.client",
+    "connect": "outrider.client.client",
+    "discover": "outrider.client.discover",
+    "DiscoveryReport": "outrider.client.report",
+    "Change": "outrider.client.session",
+    "Progress": "outrider.client.session",
+    "ClientOptions": "outrider.client.target",
+    "HttpTarget": "outrider.client.target",
+    "Pin": "outrider.client.target",
+    "StdioTarget": "outrider.client.target",
+    "Era": "outrider.protocol.versions",
+    "AuthRequired": "outrider.errors",
+    "ConfigError": "outrider.errors",
+    "InputNeeded": "outrider.errors",
+    "LocalProtocolError": "outrider.errors",
+    "NoCommonVersion": "outrider.errors",
+    "OutriderError": "outrider.errors",
+    "PeerError": "outrider.errors",
+    "RemoteProtocolError": "outrider.errors",
+    "TimedOut": "outrider.errors",
+    "TransportError": "outrider.errors",
+}
+
+__all__ = [
+    "AuthRequired",
+    "Change",
+    "Client",
+    "ClientOptions",
+    "ConfigError",
+    "DiscoveryReport",
+    "Era",
+    "HttpTarget",
+    "InputNeeded",
+    "Listing",
+    "LocalProtocolError",
+    "NoCommonVersion",
+    "OutriderError",
+    "PeerError",
+    "Pin",
+    "Progress",
+    "RemoteProtocolError",
+    "StdioTarget",
+    "TimedOut",
+    "TransportError",
+    "__version__",
+    "connect",
+    "discover",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'outrider' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -113,7 +113,10 @@ class PeerError(OutriderError):
         code: the JSON-RPC error code.
         message: the peer's own text, unredacted; treat it as untrusted.
         data: the error's `data` member, decoded, or None.
+        status: the HTTP status that carried it, or None.
     """
+
+    status: int | None = None
 
     def __init__(self, code: int, message: str, data: Any = None, *, hint: str = "") -> None:
         super().__init__(f"the server answered error {code}: {message[:500]}", hint=hint)
@@ -251,7 +254,14 @@ class AuthRequired(TransportError):
     """
 
     def __init__(
-        self, message: str, *, status: int, challenge: str = "", credential_sent: bool = False, code: int | None = None, hint: str = ""
+        self,
+        message: str,
+        *,
+        status: int,
+        challenge: str = "",
+        credential_sent: bool = False,
+        code: int | None = None,
+        hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
         self.status = status

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 
-class Implementation(Struct, frozen=True, rename="camel"):
+class Implementation(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Name and version a peer reports of itself: for display, never for a decision."""
 
     name: str

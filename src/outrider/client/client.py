@@ -1,0 +1,629 @@
+"""The client: the same calls for both eras and every transport.
+
+Decided here: how a list is read through its pages and when that stops, which requests are sent again after a broken connection, what time
+each call may take, and how tool parameters come to be mirrored into headers. Not here: how the era is found (`opening`), what the two eras
+put on the wire (`session`, `legacy_session`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, TypeVar, cast
+
+from msgspec import Raw, Struct
+
+from outrider.client.channel import Channel
+from outrider.client.opening import Trail, open_session
+from outrider.client.session import Change, Progress, ProgressCallback, Session, Subscription, Wanted
+from outrider.client.target import ClientOptions, Target, parse_target
+from outrider.errors import (
+    INVALID_PARAMS,
+    ConnectionLost,
+    HeaderMismatch,
+    InputNeeded,
+    LocalProtocolError,
+    OutriderError,
+    PeerError,
+    RemoteProtocolError,
+    TimedOut,
+)
+from outrider.protocol.headers import HeaderParam, header_params, param_headers
+from outrider.protocol.model import (
+    PROMPTS,
+    RESOURCE_TEMPLATES,
+    RESOURCES,
+    TOOLS,
+    Completion,
+    InputRequired,
+    Item,
+    ListKind,
+    ListPage,
+    Prompt,
+    PromptResult,
+    Quarantined,
+    Resource,
+    ResourceResult,
+    ResourceTemplate,
+    ServerDescription,
+    Tool,
+    ToolResult,
+    read_description,
+    read_page,
+    read_result,
+)
+from outrider.protocol.schema import SchemaFinding
+from outrider.protocol.versions import Era
+
+__all__ = ["Client", "Listing", "connect"]
+
+T = TypeVar("T", bound=Item)
+
+_MAX_STALLED_PAGES: Final = 5
+"""So many pages in a row may bring nothing new before a list counts as endless: a server that filters may send an empty one."""
+_PROGRESS_PATIENCE: Final = 10
+"""Progress restarts a call's clock, up to this many times its limit.
+
+Spec: 2026-07-28 basic/patterns/cancellation#timeouts (MAY, SHOULD cap)
+"""
+_MAX_RESTARTS: Final = 3
+_RESTART_WINDOW_S: Final = 60.0
+
+
+class Listing(Struct, Generic[T], frozen=True):
+    """A whole list, read through all its pages.
+
+    Attributes:
+        items: the sound items in the server's order, each once.
+        complete: False if it was cut off: by a limit, by a page that failed, or by a server that pages for ever.
+        quarantined: malformed items and parts of items, with reasons.
+        warnings: what else was wrong with the list.
+        pages: the pages as they came, without their items: caching hints, `_meta`.
+    """
+
+    items: tuple[T, ...]
+    complete: bool
+    quarantined: tuple[Quarantined, ...]
+    warnings: tuple[str, ...]
+    pages: tuple[dict[str, Any], ...]
+
+    def __iter__(self) -> Any:
+        """The items, in order."""
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        """How many items there are."""
+        return len(self.items)
+
+
+def connect(
+    target: str | Sequence[str] | Target,
+    *,
+    headers: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    options: ClientOptions | None = None,
+) -> Client:
+    """Prepare a client for one server: `async with outrider.connect(…) as client`.
+
+    Args:
+        target: a URL, a command as a list or a string, or a ready target.
+        headers: sent with every request, for URLs.
+        env: variables for the process, for commands.
+        cwd: the working directory, for commands.
+        options: limits and identity.
+
+    Raises:
+        ConfigError: the target cannot be used; nothing was started.
+    """
+    return Client(parse_target(target, headers=headers, env=env, cwd=cwd), options or ClientOptions())
+
+
+class Client:
+    """One server. Any number of tasks may use it at once; leaving its context ends everything it started.
+
+    Every method raises `OutriderError` and nothing else for what a server does: `PeerError` when it answers an error, `TransportError`
+    when no answer comes, `RemoteProtocolError` when the answer breaks the rules.
+
+    Attributes:
+        target: where to.
+        options: limits and identity.
+        trail: how the server was opened, last time.
+        on_change: called with each `Change` the server announces; must not block. Set it before entering the context.
+        on_log: called with the params of each log message.
+    """
+
+    def __init__(self, target: Target, options: ClientOptions, *, assume: Era | None = None) -> None:
+        self.target = target
+        self.options = options
+        self.trail = Trail()
+        self.on_change: Callable[[Change], None] = lambda _: None
+        self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
+        self._assume = assume
+        self._session: Session | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+        self._restarts: list[float] = []
+        self._mirrored: dict[str, tuple[HeaderParam, ...]] = {}
+
+    # -- life ----------------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Client:
+        """Open the server: start the process or reach the URL, and find out the era.
+
+        Raises:
+            OutriderError: it cannot be opened; `trail` tells every step.
+        """
+        await self._opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close; see `close`."""
+        await self.close()
+
+    async def close(self) -> None:
+        """End sessions, streams and processes; from any task, any number of times."""
+        self._closed = True
+        async with self._opening:
+            session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @property
+    def era(self) -> Era:
+        """The era the server speaks."""
+        return self._require_session().era
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol version in use."""
+        return self._require_session().version
+
+    @property
+    def server(self) -> ServerDescription:
+        """What the server said of itself when it was opened."""
+        description = self._require_session().description
+        if description is None:  # pragma: no cover - only sessions with an assumed era have none
+            raise LocalProtocolError("the server has not been asked yet; call discover()")
+        return description
+
+    @property
+    def channel(self) -> Channel | None:
+        """What carries the session, or None when there is none."""
+        return self._session.channel if self._session is not None else None
+
+    def _require_session(self) -> Session:
+        if self._session is None:
+            raise LocalProtocolError("the client is not open", hint="use it as `async with connect(…) as client`")
+        return self._session
+
+    async def _opened(self) -> Session:
+        if self._session is not None:
+            return self._session
+        async with self._opening:
+            if self._session is None:
+                if self._closed:
+                    raise LocalProtocolError("the client is closed")
+                self.trail = Trail()
+                session = await open_session(self.target, self.options, self.trail, assume=self._assume)
+                session.on_change = self._changed
+                session.on_log = lambda params: self.on_log(params)
+                self._assume = session.era
+                self._session = session
+            return self._session
+
+    def _changed(self, change: Change) -> None:
+        self.on_change(change)
+
+    async def _reopened_after(self, lost: Session, error: ConnectionLost) -> Session:
+        """Put a new session in the place of one whose connection is gone.
+
+        Spec: 2026-07-28 basic/transports/stdio#unexpected-termination (SHOULD)
+        """
+        now = time.monotonic()
+        self._restarts = [moment for moment in self._restarts if now - moment < _RESTART_WINDOW_S]
+        if self._closed or len(self._restarts) >= _MAX_RESTARTS:
+            raise error
+        async with self._opening:
+            if self._session is lost:
+                self._restarts.append(now)
+                self._session = None
+                await lost.close()
+        return await self._opened()
+
+    # -- requests ------------------------------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+        is_safe: bool = False,
+        headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> Raw:
+        """Send any request; the named methods below are built on it.
+
+        Args:
+            method: the JSON-RPC method.
+            params: its params without the protocol's own `_meta` fields.
+            timeout_s: how long to wait, in seconds; None for the options' `request_timeout_s`.
+            is_safe: the request changes nothing, so it may be sent a second time if the connection broke.
+            headers: further HTTP headers.
+            meta: further `_meta` keys, such as trace context.
+            on_progress: called for each progress notification, each of which restarts the clock.
+
+        Returns:
+            The result's JSON bytes.
+        """
+        session = await self._opened()
+        try:
+            return await self._timed(session, method, params, timeout_s, headers, meta, on_progress)
+        except ConnectionLost as error:
+            if not (session.channel.stdio or is_safe):
+                raise
+            # A lost process is replaced in any case; only what cannot do harm twice is asked again.
+            session = await self._reopened_after(session, error) if session.channel.stdio else session
+            if not is_safe:
+                raise
+        return await self._timed(session, method, params, timeout_s, headers, meta, on_progress)
+
+    async def _timed(
+        self,
+        session: Session,
+        method: str,
+        params: Mapping[str, Any],
+        timeout_s: float | None,
+        headers: Mapping[str, str] | None,
+        meta: Mapping[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> Raw:
+        limit = self.options.request_timeout_s if timeout_s is None else timeout_s
+        loop = asyncio.get_running_loop()
+        last_moment = loop.time() + _PROGRESS_PATIENCE * limit
+        try:
+            async with asyncio.timeout(limit) as clock:
+                if on_progress is None:
+                    return await session.call(method, params, headers=headers, meta=meta)
+
+                def progressed(progress: Progress) -> None:
+                    if not clock.expired():
+                        clock.reschedule(min(loop.time() + limit, last_moment))
+                    on_progress(progress)
+
+                return await session.call(method, params, headers=headers, meta=meta, on_progress=progressed)
+        except TimeoutError as error:
+            raise TimedOut(
+                f"{method} got no answer within {limit:g} s{session.channel.strays()}",
+                phase="request",
+                timeout_s=limit,
+                hint="allow more time, or ask whether the server is overloaded",
+            ) from error
+
+    async def _result(self, method: str, params: Mapping[str, Any], *, is_safe: bool, **how: Any) -> Any:
+        result = read_result(method, await self.request(method, params, is_safe=is_safe, **how))
+        if isinstance(result, InputRequired):
+            raise InputNeeded(method, result.input_requests, result.request_state)
+        return result
+
+    # -- the calls -----------------------------------------------------------------------------------------------------------------
+
+    async def discover(self, *, timeout_s: float | None = None) -> ServerDescription:
+        """Ask the server what it is, now: `server/discover`, or for a legacy server what its handshake said.
+
+        Spec: 2026-07-28 server/discover
+        """
+        session = await self._opened()
+        if session.era is Era.LEGACY:
+            return self.server
+        session.description = read_description(
+            await self.request("server/discover", {}, timeout_s=timeout_s, is_safe=True)
+        )
+        return session.description
+
+    async def list_tools(self, *, timeout_s: float | None = None) -> Listing[Tool]:
+        """All tools, through all pages. Over modern HTTP, tools with an invalid `x-mcp-header` are left out with a warning.
+
+        Args:
+            timeout_s: how long the whole list may take, in seconds; None for the options' `list_timeout_s`.
+
+        Spec: 2026-07-28 server/tools#listing-tools
+        """
+        listing: Listing[Tool] = await self._listing(TOOLS, timeout_s)
+        session = await self._opened()
+        if session.channel.stdio or session.era is Era.LEGACY:
+            return listing
+        return self._with_mirrored_headers(listing)
+
+    async def list_prompts(self, *, timeout_s: float | None = None) -> Listing[Prompt]:
+        """All prompts, through all pages; see `list_tools`."""
+        return await self._listing(PROMPTS, timeout_s)
+
+    async def list_resources(self, *, timeout_s: float | None = None) -> Listing[Resource]:
+        """All resources, through all pages; see `list_tools`."""
+        return await self._listing(RESOURCES, timeout_s)
+
+    async def list_resource_templates(self, *, timeout_s: float | None = None) -> Listing[ResourceTemplate]:
+        """All resource templates, through all pages; see `list_tools`."""
+        return await self._listing(RESOURCE_TEMPLATES, timeout_s)
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> ToolResult:
+        """Call a tool. It is sent once: no failure makes it run twice.
+
+        The one repetition is after -32020, with which a server refuses headers before it looks at the call: the tool list is read anew and
+        the call made with the headers it now asks for.
+
+        Args:
+            name: the tool's own name at this server.
+            arguments: its arguments; None for none.
+            timeout_s: how long to wait, in seconds; None for the options' `request_timeout_s`.
+            meta: further `_meta` keys.
+            on_progress: called for each progress notification.
+
+        Raises:
+            InputNeeded: the server wants input first.
+
+        Spec: 2026-07-28 server/tools#calling-tools, basic/transports/streamable-http#client-behavior
+        """
+        params = {"name": name, "arguments": dict(arguments or {})}
+        headers = param_headers(self._mirrored.get(name, ()), params["arguments"])  # type: ignore[arg-type]
+
+        async def call() -> ToolResult:
+            result = await self._result(
+                "tools/call",
+                params,
+                is_safe=False,
+                timeout_s=timeout_s,
+                headers=headers,
+                meta=meta,
+                on_progress=on_progress,
+            )
+            return cast(ToolResult, result)
+
+        try:
+            return await call()
+        except HeaderMismatch:
+            await self.list_tools()
+            headers = param_headers(self._mirrored.get(name, ()), params["arguments"])  # type: ignore[arg-type]
+        try:
+            return await call()
+        except HeaderMismatch as error:
+            error.hint = "the headers fit the tool's present schema; something on the way, such as a proxy, drops or rewrites them"
+            raise
+
+    async def read_resource(self, uri: str, *, timeout_s: float | None = None) -> ResourceResult:
+        """Read a resource. Spec: 2026-07-28 server/resources#reading-resources"""
+        return cast(
+            ResourceResult, await self._result("resources/read", {"uri": uri}, is_safe=True, timeout_s=timeout_s)
+        )
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, *, timeout_s: float | None = None
+    ) -> PromptResult:
+        """Fill in a prompt. Spec: 2026-07-28 server/prompts#getting-a-prompt"""
+        params: dict[str, Any] = {"name": name}
+        if arguments:
+            params["arguments"] = dict(arguments)
+        return cast(PromptResult, await self._result("prompts/get", params, is_safe=True, timeout_s=timeout_s))
+
+    async def complete(
+        self,
+        ref: Mapping[str, str],
+        argument: str,
+        value: str,
+        *,
+        context: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> Completion:
+        """Ask for completions of one argument.
+
+        Args:
+            ref: `{"type": "ref/prompt", "name": …}` or `{"type": "ref/resource", "uri": …}`.
+            argument: the argument's name.
+            value: what has been typed so far.
+            context: arguments that are already settled.
+            timeout_s: how long to wait, in seconds.
+
+        Spec: 2026-07-28 server/utilities/completion
+        """
+        params: dict[str, Any] = {"ref": dict(ref), "argument": {"name": argument, "value": value}}
+        if context:
+            params["context"] = {"arguments": dict(context)}
+        return cast(Completion, await self._result("completion/complete", params, is_safe=True, timeout_s=timeout_s))
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Sequence[str] = (),
+        timeout_s: float | None = None,
+    ) -> AsyncIterator[Subscription]:
+        """Listen for changes: `async with client.listen(tools=True) as changes: async for change in changes: …`.
+
+        In the modern era this is one `subscriptions/listen` stream; in the legacy era `resources/subscribe` and the notifications the
+        server sends of its own accord. `changes.granted` says what the server agreed to.
+
+        Args:
+            tools: changes of the list of tools.
+            prompts: changes of the list of prompts.
+            resources: changes of the list of resources.
+            uris: updates of these resources.
+            timeout_s: how long to wait for the server's agreement, in seconds; the stream itself has no limit.
+
+        Spec: 2026-07-28 basic/patterns/subscriptions
+        """
+        session = await self._opened()
+        limit = self.options.request_timeout_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                subscription = await session.subscribe(Wanted(tools, prompts, resources, tuple(uris)))
+        except TimeoutError as error:
+            raise TimedOut(f"the server did not agree to a subscription within {limit:g} s", timeout_s=limit) from error
+        async with subscription:
+            yield subscription
+
+    # -- lists ---------------------------------------------------------------------------------------------------------------------
+
+    async def _listing(self, kind: ListKind, timeout_s: float | None) -> Listing[Any]:
+        limit = self.options.list_timeout_s if timeout_s is None else timeout_s
+        gathering = _Gathering(kind, self.options)
+        try:
+            async with asyncio.timeout(limit):
+                await gathering.read_all(
+                    lambda params: self.request(kind.method, params, timeout_s=limit, is_safe=True)
+                )
+        except TimeoutError as error:
+            session = self._session
+            strays = session.channel.strays() if session is not None else ""
+            message = f"{kind.method} was not complete within {limit:g} s{strays}"
+            if not gathering.pages:
+                raise TimedOut(message, phase="list", timeout_s=limit, hint="allow more time for lists") from error
+            gathering.cut_off(f"{message}; {len(gathering.items)} {kind.label} kept")
+        return gathering.listing()
+
+    def _with_mirrored_headers(self, listing: Listing[Tool]) -> Listing[Tool]:
+        """Learn which parameters each tool wants mirrored, and leave out the tools that ask for it wrongly.
+
+        Spec: 2026-07-28 server/tools#x-mcp-header (MUST exclude, SHOULD warn)
+        """
+        mirrored: dict[str, tuple[HeaderParam, ...]] = {}
+        excluded: list[Quarantined] = []
+        for tool in listing.items:
+            if b"x-mcp-header" not in bytes(tool.wire):
+                continue
+            found = header_params(tool.input_schema)
+            if isinstance(found, SchemaFinding):
+                excluded.append(Quarantined(tool.name, f"x-mcp-header at {found.where} {found.message}"))
+            elif found:
+                mirrored[tool.name] = found
+        self._mirrored = mirrored
+        if not excluded:
+            return listing
+        names = {quarantined.item for quarantined in excluded}
+        items = tuple(tool for tool in listing.items if tool.name not in names)
+        return Listing(items, listing.complete, (*listing.quarantined, *excluded), listing.warnings, listing.pages)
+
+
+class _Gathering:
+    """One list while its pages come in.
+
+    Cursors are opaque and "" is a cursor like any other, so a list that never ends is recognized by its pages bringing nothing new, and
+    in the last resort by the limits. Spec: 2026-07-28 server/utilities/pagination#implementation-guidelines (MUST)
+    """
+
+    def __init__(self, kind: ListKind, options: ClientOptions) -> None:
+        self._kind = kind
+        self._options = options
+        self._complete = True
+        self._warnings: list[str] = []
+        self._quarantined: list[Quarantined] = []
+        self._seen_cursors: set[str] = set()
+        self._stalled = 0
+        self.items: dict[str, Item] = {}
+        self.pages: list[dict[str, Any]] = []
+
+    def listing(self) -> Listing[Any]:
+        return Listing(
+            tuple(self.items.values()),
+            self._complete,
+            tuple(self._quarantined),
+            tuple(self._warnings),
+            tuple(self.pages),
+        )
+
+    def cut_off(self, why: str) -> None:
+        self._complete = False
+        self._warnings.append(why)
+
+    async def read_all(self, ask: Callable[[dict[str, Any]], Awaitable[Raw]]) -> None:
+        restarted = False
+        cursor: str | None = None
+        while True:
+            try:
+                payload = await ask({} if cursor is None else {"cursor": cursor})
+                page = read_page(self._kind, payload)
+            except (PeerError, RemoteProtocolError) as error:
+                if cursor is None:
+                    raise
+                if isinstance(error, PeerError) and error.code == INVALID_PARAMS and not restarted:
+                    # The list changed under our feet. Spec: 2026-07-28 server/utilities/caching#interaction-with-pagination (SHOULD)
+                    restarted, cursor = True, None
+                    self._start_over()
+                    continue
+                self.cut_off(f"page {len(self.pages) + 1} of {self._kind.method} failed: {error}")
+                return
+            except OutriderError as error:
+                if cursor is None:
+                    raise
+                self.cut_off(f"page {len(self.pages) + 1} of {self._kind.method} failed: {error}")
+                return
+            if not self._take(page, cursor):
+                return
+            cursor = page.next_cursor
+
+    def _start_over(self) -> None:
+        self.items.clear()
+        self.pages.clear()
+        self._quarantined.clear()
+        self._seen_cursors.clear()
+        self._warnings.append(f"a cursor of {self._kind.method} became invalid; the list was read again from the start")
+
+    def _take(self, page: ListPage, cursor: str | None) -> bool:
+        """Add a page; whether to go on."""
+        self.pages.append(page.meta)
+        before = len(self.items)
+        doubles = 0
+        for item in page.items:
+            identity = _identity(item)
+            if identity in self.items:
+                doubles += 1
+            elif len(self.items) >= self._options.max_list_items:
+                self.cut_off(f"more than {self._options.max_list_items} {self._kind.label}; the rest was left out")
+                return False
+            else:
+                self.items[identity] = item
+        self._quarantined.extend(page.quarantined)
+        has_news = len(self.items) > before
+        if page.next_cursor is None:
+            if doubles:
+                self._warnings.append(f"{doubles} {self._kind.label} were listed twice; the first of each counts")
+            return False
+        self._stalled = 0 if has_news else self._stalled + 1
+        is_known = page.next_cursor in self._seen_cursors or page.next_cursor == cursor
+        self._seen_cursors.add(page.next_cursor)
+        if (not has_news and is_known) or self._stalled >= _MAX_STALLED_PAGES:
+            self.cut_off(
+                f"{self._kind.method} pages on without bringing anything new; stopped after {len(self.pages)} pages"
+            )
+            return False
+        if len(self.pages) >= self._options.max_list_pages:
+            self.cut_off(
+                f"{self._kind.method} has more than {self._options.max_list_pages} pages; the rest was left out"
+            )
+            return False
+        return True
+
+
+def _identity(item: Item) -> str:
+    match item:
+        case Resource():
+            return item.uri
+        case ResourceTemplate():
+            return item.uri_template
+        case _:
+            return item.name

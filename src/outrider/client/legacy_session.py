@@ -1,0 +1,262 @@
+"""The legacy counterpart of `session`: sessions, subscriptions by request, and answers to the server's own requests.
+
+Decided here: how a handshake is carried out on an open channel, how an expired HTTP session is renewed, and what is retried then. Not here:
+whether a server is legacy (`opening`), what the handshake's answers mean (`protocol.legacy`).
+
+Spec: 2025-11-25 basic/lifecycle, basic/transports
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Raw
+
+from outrider.client.channel import Channel, Incoming, Outgoing, Reply, SessionChannel
+from outrider.client.session import (
+    Change,
+    ProgressCallback,
+    ProgressRouter,
+    Subscription,
+    Wanted,
+    change_of,
+    read_params,
+    unwrap,
+)
+from outrider.client.target import ClientOptions
+from outrider.errors import HttpRejected, OutriderError, PeerError, RemoteProtocolError, TransportError, Unavailable
+from outrider.protocol.headers import PROTOCOL_VERSION, SESSION_ID
+from outrider.protocol.jsonrpc import (
+    Request,
+    encode_error,
+    encode_notification,
+    encode_result,
+)
+from outrider.protocol.legacy import (
+    INITIALIZE,
+    INITIALIZED,
+    LEGACY_RULES,
+    answer_server_request,
+    initialize_params,
+    is_session_over,
+)
+from outrider.protocol.meta import PROGRESS_TOKEN
+from outrider.protocol.model import ServerDescription, read_initialize
+from outrider.protocol.versions import Era
+
+__all__ = ["LegacySession"]
+
+_REFUSED_UNEXECUTED: Final = frozenset({400, 404, 410})
+"""Statuses with which a server refuses a session before it looks at the request."""
+
+
+class LegacySession:
+    """See `Session`. `initialize` and `confirm` carry out the handshake; nothing else may be sent before."""
+
+    era = Era.LEGACY
+
+    def __init__(self, channel: Channel, options: ClientOptions, ids: itertools.count[int]) -> None:
+        self.channel = channel
+        self.version = ""
+        self.description: ServerDescription | None = None
+        self.on_change: Callable[[Change], None] = lambda _: None
+        self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
+        self._options = options
+        self._ids = ids
+        self._progress = ProgressRouter()
+        self._subscriptions: set[Subscription] = set()
+        self._session_id = ""
+        self._headers: dict[str, str] = {}
+        self._renewing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        channel.on_incoming = self._take
+
+    def initialize_request(self, version: str) -> Outgoing:
+        """The `initialize` request that proposes `version`."""
+        info = self._options.client_info or {"name": "outrider", "version": "0"}
+        return Outgoing(
+            next(self._ids), INITIALIZE, initialize_params(version, info, self._options.capabilities), cancellable=False
+        )
+
+    async def confirm(self, version: str, description: ServerDescription, reply: Reply) -> None:
+        """Finish the handshake: adopt the negotiated version and session, and say `notifications/initialized`.
+
+        Raises:
+            TransportError: it could not be sent.
+        """
+        self.version, self.description = version, description
+        self._session_id = reply.headers.get(SESSION_ID, "") if not self.channel.stdio else ""
+        rules = LEGACY_RULES[version]
+        self._headers = {PROTOCOL_VERSION: version} if rules.version_header else {}
+        if self._session_id:
+            self._headers[SESSION_ID] = self._session_id
+        if isinstance(self.channel, SessionChannel):
+            self.channel.resumable = rules.polling
+        await self.channel.send(encode_notification(INITIALIZED), self._headers)
+        if isinstance(self.channel, SessionChannel) and self._announces_changes():
+            self._spawn(self.channel.listen_get(self._headers))
+
+    def _announces_changes(self) -> bool:
+        capabilities = self.description.capabilities if self.description else {}
+        return any(isinstance(c, dict) and (c.get("listChanged") or c.get("subscribe")) for c in capabilities.values())
+
+    async def call(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> Raw:
+        """See `Session.call`. A session that the server no longer knows is renewed once, invisibly.
+
+        The request is sent again only when it is safe: any request but `tools/call`, and that one when the server refused the session
+        before it looked at the request.
+        """
+        session_id = self._session_id
+        try:
+            return unwrap(await self._request(method, params, meta, on_progress))
+        except (HttpRejected, Unavailable, PeerError) as error:
+            status = error.status or 0
+            text = error.excerpt if isinstance(error, HttpRejected) else str(error)
+            if not is_session_over(status, text, had_session=bool(session_id)):
+                raise
+            await self._renew(session_id)
+            if method == "tools/call" and status not in _REFUSED_UNEXECUTED:
+                raise
+            return unwrap(await self._request(method, params, meta, on_progress))
+
+    async def _request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        meta: Mapping[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> Reply:
+        request_id = next(self._ids)
+        if on_progress is not None:
+            meta = {**(meta or {}), PROGRESS_TOKEN: request_id}
+            self._progress.register(request_id, on_progress)
+        full = {**params, "_meta": meta} if meta else params
+        try:
+            return await self.channel.request(Outgoing(request_id, method, full, self._headers))
+        except asyncio.CancelledError:
+            if not self.channel.stdio:
+                # Over legacy HTTP, closing the stream does not cancel. Spec: 2025-11-25 basic/transports#sending-messages-to-the-server
+                self._spawn(
+                    self.channel.send(
+                        encode_notification("notifications/cancelled", {"requestId": request_id}), self._headers
+                    )
+                )
+            raise
+        finally:
+            if on_progress is not None:
+                self._progress.forget(request_id)
+
+    async def _renew(self, expired: str) -> None:
+        """Open a new session in place of `expired`, unless another task already has.
+
+        Spec: 2025-11-25 basic/transports#session-management
+        """
+        async with self._renewing:
+            if self._session_id != expired:
+                return
+            self._session_id, self._headers = "", {}
+            reply = await self.channel.request(self.initialize_request(self.version))
+            version, description = read_initialize(unwrap(reply))
+            if version not in LEGACY_RULES:
+                raise RemoteProtocolError(f"the renewed session has the unknown version {version[:40]!r}")
+            await self.confirm(version, description, reply)
+
+    async def subscribe(self, wanted: Wanted) -> Subscription:
+        """See `Session.subscribe`: resources by `resources/subscribe`; list changes come without asking where the server announces them."""
+        subscription = Subscription(lambda: self._unsubscribe(subscription))
+        capabilities = self.description.capabilities if self.description else {}
+
+        def has(capability: str, flag: str) -> bool:
+            settings = capabilities.get(capability)
+            return isinstance(settings, dict) and settings.get(flag) is True
+
+        uris = []
+        if wanted.uris and has("resources", "subscribe"):
+            for uri in wanted.uris:
+                await self.call("resources/subscribe", {"uri": uri})
+                uris.append(uri)
+        subscription.granted = Wanted(
+            wanted.tools and has("tools", "listChanged"),
+            wanted.prompts and has("prompts", "listChanged"),
+            wanted.resources and has("resources", "listChanged"),
+            tuple(uris),
+        )
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        if subscription not in self._subscriptions:
+            return
+        self._subscriptions.discard(subscription)
+        still_wanted = {uri for other in self._subscriptions for uri in other.granted.uris}
+        for uri in subscription.granted.uris:
+            if uri not in still_wanted:
+                self._spawn(self._call_quietly("resources/unsubscribe", {"uri": uri}))
+
+    async def _call_quietly(self, method: str, params: Mapping[str, Any]) -> None:
+        try:
+            await self.call(method, params)
+        except OutriderError:
+            pass
+
+    def _take(self, message: Incoming) -> None:
+        if isinstance(message, Request):
+            self._spawn(self._answer(message))
+            return
+        params = read_params(message)
+        if message.method == "notifications/progress":
+            self._progress.deliver(params)
+        elif message.method == "notifications/message":
+            self.on_log(params)
+        elif (change := change_of(message.method, params)) is not None:
+            for subscription in self._subscriptions:
+                granted = subscription.granted
+                if change.uri in granted.uris if change.what == "resource" else getattr(granted, change.what):
+                    subscription.feed(change)
+            self.on_change(change)
+
+    async def _answer(self, request: Request) -> None:
+        """Answer a request of the server's. The two directions number their requests independently."""
+        answer = answer_server_request(request.method)
+        reply = encode_error(request.id, *answer) if isinstance(answer, tuple) else encode_result(request.id, answer)
+        await self.channel.send(reply, self._headers)
+
+    def _spawn(self, work: Any) -> None:
+        async def quietly() -> None:
+            try:
+                await work
+            except TransportError:
+                pass
+
+        task = asyncio.create_task(quietly(), name="outrider legacy session")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """See `Session.close`. An HTTP session is ended with DELETE, for at most the shutdown time."""
+        for subscription in list(self._subscriptions):
+            subscription.end()
+        self._subscriptions.clear()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._session_id and isinstance(self.channel, SessionChannel):
+            headers, self._session_id = self._headers, ""
+            try:
+                async with asyncio.timeout(self._options.shutdown_timeout_s):
+                    await self.channel.delete(headers)
+            except TimeoutError:
+                pass
+        await self.channel.close()
