@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -119,6 +118,8 @@ class Fingerprinter:
         if os.path.dirname(command):
             found: str | None = os.path.join(folder, command)
         else:
+            import shutil  # brings three compression libraries along
+
             found = shutil.which(command, path=search)
         files = [_file_identity(found) if found else None]
         files += [

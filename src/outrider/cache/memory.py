@@ -88,8 +88,7 @@ class Source(StrEnum):
     """Remembered and stale: `freshness` says why and since when, `error` what it stands in for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(msgspec.Struct, frozen=True):
     """One answer, with where it comes from."""
 
     value: bytes
@@ -185,8 +184,7 @@ class EraVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Old enough that the server should be asked again at the next occasion. Set by `Memory.era`."""
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(msgspec.Struct):
     """What a memory has done since it was opened."""
 
     hits: int = 0
@@ -208,8 +206,7 @@ class _Resting(StoreError):
 _UNKNOWN: Final = Freshness(State.EXPIRED, 0)
 
 
-@dataclass(slots=True)
-class _Sight:
+class _Sight(msgspec.Struct):
     """What one look at the store showed."""
 
     tokens: str | None = None
@@ -685,7 +682,6 @@ class Memory:
     async def _look(self, peer: Peer, key: RequestKey, policy: Policy) -> _Sight:
         own = Address(peer.target, peer.context, key.method, key.digest)
         addresses = (own, own._replace(context="")) if policy.share_public else (own,)
-        self._now_ms()  # notices a clock that was set back, before the store is believed
         try:
             if self._owed or self._rest_ms or not self._started:
                 await self._settle()
@@ -709,6 +705,7 @@ class Memory:
                 received_ms=record.received_ms,
                 lifetime_ms=policy.lifetime_ms(key.method, record.ttl_ms),
                 now_ms=now_ms,
+                # Something owed by now: the clock was set back, or a notice came while the store was read.
                 current=record.tokens == tokens and not self._owed,
                 seen_expired=record.expired,
                 clock_skew_ms=self.store.clock_skew_ms,
@@ -994,8 +991,7 @@ class Memory:
             await self._note_expired(plan.peer, key, sight, plan.policy)
 
 
-@dataclass(frozen=True, slots=True)
-class _ListPlan:
+class _ListPlan(NamedTuple):
     peer: Peer
     method: str
     load_page: LoadPage
