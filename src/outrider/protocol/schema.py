@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import unquote, urldefrag, urljoin
@@ -151,8 +152,7 @@ LIMITS: Final = SchemaLimits()
 """Generous: the largest tool schemas seen have some thousand subschemas and a dozen levels; the largest budget is about a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subschema:
+class Subschema(msgspec.Struct, frozen=True, gc=False):
     """One place where a schema stands.
 
     Attributes:
@@ -625,46 +625,65 @@ def _expanded(document: SchemaDocument, limit: int) -> int:
 
 # --- the fast path: msgspec's decoder proves in C that an ordinary schema has nothing to find -------------------------------------
 
-_SHAPES: Final = {
-    Holds.SCHEMA: "_Plain | bool",
-    Holds.SCHEMAS: "list[_Plain | bool]",
-    Holds.NAMED: "dict[str, _Plain | bool]",
-    Holds.SCHEMA_OR_SCHEMAS: "_Plain | bool | list[_Plain | bool]",
-    Holds.NAMED_OR_NAMES: "dict[str, _Plain | bool | list[Any]]",
-}
 _TypeName: TypeAlias = Literal["string", "number", "integer", "boolean", "object", "array", "null"]
 _TypeNames: TypeAlias = Annotated[list[_TypeName], msgspec.Meta(min_length=1)]
-_DialectUri: TypeAlias = Literal[tuple(DIALECTS)]  # type: ignore[valid-type]
+# In draft-04, `id` changes what references mean.
+_PlainDialect: TypeAlias = Literal[tuple(uri for uri, dialect in DIALECTS.items() if dialect != Dialect.DRAFT_04)]  # type: ignore[valid-type]
 _NoValue: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=0)]
 
-# Built from the keyword table, so that the two cannot disagree. A reference has a type that no value fits: with any, decoding
-# fails and the schema takes the slow path, like everything else that is not plainly right.
-_Plain = msgspec.defstruct(
-    "_Plain",
-    [
-        ("type", "_TypeName | _TypeNames", msgspec.UNSET),
-        ("dialect", "_DialectUri", msgspec.field(name="$schema", default=msgspec.UNSET)),
-        *(
-            (f"keyword_{n}", _SHAPES[holds], msgspec.field(name=keyword, default=msgspec.UNSET))
-            for n, (keyword, holds) in enumerate(KEYWORDS.items())
-        ),
-        *(
-            (f"reference_{n}", "_NoValue", msgspec.field(name=keyword, default=msgspec.UNSET))
-            for n, keyword in enumerate(_REFERENCE_KEYWORDS)
-        ),
-    ],
-    module=__name__,
-    gc=False,
-)
-_PlainInput = msgspec.defstruct(
-    "_PlainInput", [("type", Literal["object"])], bases=(_Plain,), module=__name__, gc=False, kw_only=True
-)
-_plain_decoders: dict[bool, msgspec.json.Decoder[Any]] = {}
+
+def _shape(name: str, *, may_refer: bool) -> Any:
+    """A struct that accepts exactly the well-formed schemas: built from the keyword table, so that the two cannot disagree.
+
+    What has the type `_NoValue` must be absent: with it, decoding fails and the schema takes the slow path, as with everything
+    else that is not plainly right.
+    """
+    holds = {
+        Holds.SCHEMA: f"{name} | bool",
+        Holds.SCHEMAS: f"list[{name} | bool]",
+        Holds.NAMED: f"dict[str, {name} | bool]",
+        Holds.SCHEMA_OR_SCHEMAS: f"{name} | bool | list[{name} | bool]",
+        Holds.NAMED_OR_NAMES: f"dict[str, {name} | bool | list[Any]]",
+    }
+    fields: dict[str, Any] = {"type": _TypeName | _TypeNames, "$schema": _PlainDialect}
+    fields |= {keyword: holds[held] for keyword, held in KEYWORDS.items()}
+    fields |= dict.fromkeys((*_REFERENCE_KEYWORDS, "$id"), _NoValue)
+    if may_refer:
+        fields["$ref"] = str
+    return msgspec.defstruct(
+        name,
+        [
+            (
+                f"f{n}" if keyword not in _DEFINITIONS else keyword.strip("$"),
+                type_,
+                msgspec.field(name=keyword, default=msgspec.UNSET),
+            )
+            for n, (keyword, type_) in enumerate(fields.items())
+        ],
+        module=__name__,
+        gc=False,
+    )
+
+
+_Plain = _shape("_Plain", may_refer=False)
+_Linked = _shape("_Linked", may_refer=True)
+_PLAIN_REFERENCE: Final = re.compile(rb'"\$ref"\s*:\s*"#/(?:\$defs|(definitions))/([A-Za-z0-9_.-]+)"')
+
+
+@cache
+def _plain_decoder(*, linked: bool, root_is_object: bool) -> msgspec.json.Decoder[Any]:
+    shape = _Linked if linked else _Plain
+    if root_is_object:
+        root = msgspec.field(name="type")
+        shape = msgspec.defstruct(
+            "_Root", [("f0", Literal["object"], root)], bases=(shape,), module=__name__, kw_only=True, gc=False
+        )
+    return msgspec.json.Decoder(shape)
 
 
 def _is_plain(raw: bytes, limits: SchemaLimits, *, root_is_object: bool) -> bool:
-    """Whether `raw` certainly has nothing to find: well formed everywhere, a known dialect, no references, small."""
-    braces = raw.count(b"{")
+    """Whether `raw` certainly has nothing to find: well formed, a known dialect, small, and no references but to its definitions."""
+    braces, references = raw.count(b"{"), raw.count(b'"$ref"')
     # A subschema takes at least three bytes, and a level of depth at least one bracket.
     if (
         braces > limits.max_depth
@@ -672,14 +691,21 @@ def _is_plain(raw: bytes, limits: SchemaLimits, *, root_is_object: bool) -> bool
         or len(raw) > 3 * limits.max_subschemas
     ):
         return False
-    if not _plain_decoders:
-        _plain_decoders[True] = msgspec.json.Decoder(_PlainInput)
-        _plain_decoders[False] = msgspec.json.Decoder(_Plain)
+    # A chain of definitions that share r references can multiply what they stand for by 3 ** (r / 3) at most.
+    # A key may be written with escapes, and then counting the references misses it.
+    if references and (b"\\u" in raw or (braces + 2 * references) * 3 ** (references / 3) > limits.max_expanded):
+        return False
     try:
-        _plain_decoders[root_is_object].decode(raw)
+        root = _plain_decoder(linked=references > 0, root_is_object=root_is_object).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return True
+    if not references:
+        return True
+    targets = _PLAIN_REFERENCE.findall(raw)
+    if len(targets) != references:
+        return False
+    defs, definitions = root.defs or {}, root.definitions or {}
+    return all(name.decode() in (definitions if old else defs) for old, name in targets)
 
 
 # --- validation ---------------------------------------------------------------------------------------------------------------
@@ -707,7 +733,7 @@ class Violation:
 _MAX_VIOLATIONS: Final = 20
 _MAX_VALUE_DEPTH: Final = 200
 # Every violation of every branch costs an object; above this much work only the verdict is asked for.
-_DETAILED_EVALUATIONS: Final = 200_000
+_DETAILED_EVALUATIONS: Final = 10_000
 _BACKTRACK_LIMIT: Final = 50_000
 _PATTERN_BYTES: Final = 1 << 20
 _COST_CEILING: Final = 10**15
@@ -880,6 +906,7 @@ class _Cost:
         return order
 
 
+_NO_MORE_PROPERTIES: Final = "no properties but the ones the schema names"
 _EXPECTED: Final = {
     "minimum": "at least {}",
     "exclusiveMinimum": "more than {}",
@@ -914,8 +941,10 @@ def _violation(error: jsonschema_rs.ValidationError) -> Violation:
             expected = (
                 "one of " + ", ".join(_excerpt(option) for option in limit[:10]) + (", …" if len(limit) > 10 else "")
             )
+        case "falseSchema" if error.schema_path[-1:] == ["additionalProperties"]:
+            expected = _NO_MORE_PROPERTIES
         case "additionalProperties" | "unevaluatedProperties":
-            expected = "no properties but the ones the schema names"
+            expected = _NO_MORE_PROPERTIES
             got = ", ".join(str(name)[:40] for name in limit[:5]) + (", …" if len(limit) > 5 else "")
         case _:
             expected = _EXPECTED.get(keyword, f"a value that satisfies `{keyword}`").replace("{}", _excerpt(limit))
