@@ -11,6 +11,7 @@ Spec: 2026-07-28 basic/transports/streamable-http; 2025-11-25 basic/transports#s
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -145,7 +146,8 @@ class HttpConnection:
     async def _connect_failed(self, error: aiohttp.ClientConnectorError) -> ConnectFailed:
         parts = urlsplit(self.target.url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        reason = error.os_error.strerror or str(error.os_error) or type(error.os_error).__name__
+        # The event loop words it `Connect call failed (…)`; the system's own words are the ones people know.
+        reason = os.strerror(error.os_error.errno) if (error.os_error.errno or 0) > 0 else str(error.os_error)
         if self._proxy:
             return ConnectFailed(
                 f"no connection to {self.target.label} through the proxy {show_url(self._proxy)}: {reason}"

@@ -1,0 +1,122 @@
+"""The `outrider` command: an argument tree whose commands are short calls into the library.
+
+Decided here: which commands exist, how errors become messages and exit codes. A command's module is imported only when it is used, so that
+`outrider --help` stays instant.
+
+Exit codes: 0 all well, 1 some target failed, 2 usage or configuration, 3 a check or verify found something, 4 sign-in needed, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from outrider._version import __version__
+from outrider.cli.text import visible
+from outrider.errors import AuthRequired, ConfigError, OutriderError
+
+__all__ = ["EXIT_CONFIG", "EXIT_FAILED", "EXIT_FOUND", "EXIT_OK", "EXIT_SIGN_IN", "main"]
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_FOUND = 3
+EXIT_SIGN_IN = 4
+
+_COMMANDS = {
+    "discover": (
+        "outrider.cli.discover",
+        "What each server is: era, versions, capabilities, lists, and how that is known.",
+    ),
+    "demo": ("outrider.cli.demo", "The whole thing on bundled sample servers, with nothing configured."),
+}
+"""Command name → module that holds a click command of the same name, and the line for `--help`."""
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order of the table."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command to run; an unknown name is answered with the nearest ones."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], _COMMANDS, 2)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"there is no command {visible(args[0])!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="outrider")
+def cli() -> None:
+    """Find out what any MCP server can do.
+
+    A TARGET is a URL, or a command after `--`:
+
+    \b
+        outrider discover https://example.com/mcp
+        outrider discover -- npx -y @modelcontextprotocol/server-everything
+    """
+
+
+def main(args: list[str] | None = None) -> None:
+    """The console script: run the command, explain any error, exit with the documented code."""
+    sys.exit(_run(args))
+
+
+def _run(args: list[str] | None) -> int:
+    try:
+        result = cli.main(args, prog_name="outrider", standalone_mode=False)
+        return result if isinstance(result, int) else EXIT_OK
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except ConfigError as error:
+        explain(error)
+        return EXIT_CONFIG
+    except AuthRequired as error:
+        explain(error)
+        return EXIT_SIGN_IN
+    except OutriderError as error:
+        explain(error)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone, as with `| head`; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+
+
+def explain(error: OutriderError) -> None:
+    """Write an error to stderr: what happened, and what to do next."""
+    click.echo(f"Error: {visible(str(error))}", err=True)
+    if error.hint:
+        click.echo(f"  → {visible(error.hint)}", err=True)

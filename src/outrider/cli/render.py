@@ -1,0 +1,201 @@
+"""How reports look on a terminal: a page for one target, a table for many. Every server text is made visible first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from outrider.cli.text import count, visible
+from outrider.client.client import Listing
+from outrider.client.report import DiscoveryReport, estimated_tokens
+from outrider.protocol.model import Item, Resource, ResourceTemplate
+
+__all__ = ["print_page", "print_table"]
+
+_ERA_STYLE = {"modern": "bold green", "legacy": "bold yellow", "": "bold red"}
+_MAX_SHOWN_ITEMS = 200
+_MAX_SHOWN_WARNINGS = 50
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
+
+
+def _name(report: DiscoveryReport) -> str:
+    identity = report.identity
+    if identity is None:
+        return ""
+    return visible(f"{identity.title or identity.name} {identity.version}".strip())
+
+
+def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> None:
+    """A row per target, then the reasons of those that failed."""
+    console = _console()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("target", overflow="ellipsis", no_wrap=True, ratio=3, min_width=18)
+    table.add_column("era", no_wrap=True)
+    table.add_column("version", no_wrap=True)
+    table.add_column("calls itself", overflow="ellipsis", no_wrap=True, ratio=2, min_width=10)
+    for heading in ("tools", "prompts", "resources", "tokens", "ms"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for report, name in zip(reports, names, strict=True):
+        era = report.era.value if report.era else ""
+        state = _verdict(report)
+        table.add_row(
+            Text(name),
+            Text(era or "—", _ERA_STYLE[era]),
+            report.protocol_version or "—",
+            Text(_name(report) or "—"),
+            *(_count_of(listing) for listing in (report.tools, report.prompts, report.resources)),
+            f"{report.tokens:,}" if report.ok else "—",
+            f"{report.timings_ms.get('total', 0):,.0f}",
+            state,
+        )
+    console.print(table)
+    for report, name in zip(reports, names, strict=True):
+        if report.failure is not None:
+            console.print(Text.assemble(("✗ ", "bold red"), (name, "bold"), "  ", visible(report.failure.message)))
+            if report.failure.hint:
+                console.print(Padding(Text(f"→ {visible(report.failure.hint)}"), (0, 0, 0, 2), expand=False))
+            for line in report.stderr_tail[-3:]:
+                console.print(Padding(Text(f"stderr: {visible(line)}", "dim"), (0, 0, 0, 2), expand=False))
+    flawed = sum(1 for report in reports if report.ok and report.warnings)
+    if flawed:
+        console.print(Text(f"{count(flawed, 'server')} with warnings; name one alone to read them.", "dim"))
+
+
+def _verdict(report: DiscoveryReport) -> Text:
+    if report.failure is not None:
+        return Text("sign-in needed" if report.failure.kind == "auth" else f"failed: {report.failure.kind}", "red")
+    return Text(count(len(report.warnings), "warning"), "yellow") if report.warnings else Text("ok", "green")
+
+
+def _count_of(listing: Listing[Any] | None) -> str:
+    if listing is None:
+        return "—"
+    return f"{len(listing):,}" if listing.complete else f"{len(listing):,}+"
+
+
+def print_page(report: DiscoveryReport) -> None:
+    """Everything about one target, most important first."""
+    console = _console()
+    era = report.era.value if report.era else ""
+    heading = Text.assemble((_name(report) or visible(report.target), "bold"))
+    if era:
+        heading.append(f"  {era}", _ERA_STYLE[era])
+        heading.append(f" {report.protocol_version}")
+    console.print(heading)
+    if report.failure is not None:
+        console.print(Text(f"✗ {visible(report.failure.message)}", "bold red"))
+        if report.failure.hint:
+            console.print(Text(f"→ {visible(report.failure.hint)}"))
+    console.print(_facts(report))
+    if report.instructions:
+        _section(console, "Instructions", Text(visible(report.instructions, one_line=False)))
+    for title, listing in (
+        ("Tools", report.tools),
+        ("Prompts", report.prompts),
+        ("Resources", report.resources),
+        ("Resource templates", report.resource_templates),
+    ):
+        if listing is not None and (listing.items or not listing.complete):
+            tokens = sum(map(estimated_tokens, listing.items))
+            more = "" if listing.complete else ", incomplete"
+            _section(console, f"{title} ({len(listing):,}, about {tokens:,} tokens{more})", _items(listing.items))
+    _section(console, "How we know", _attempts(report))
+    if report.warnings:
+        shown = report.warnings[:_MAX_SHOWN_WARNINGS]
+        rest = len(report.warnings) - len(shown)
+        lines = [Text(f"! {visible(warning)}", "yellow") for warning in shown]
+        if rest:
+            lines.append(Text(f"… and {rest} more; --json has them all", "dim"))
+        _section(console, "Warnings", Group(*lines))
+    if report.stderr_tail:
+        _section(
+            console,
+            "The last it wrote to stderr",
+            Group(*(Text(visible(line), "dim") for line in report.stderr_tail[-10:])),
+        )
+
+
+def _section(console: Console, title: str, body: RenderableType) -> None:
+    console.print()
+    console.print(Text(title, "bold"))
+    console.print(Padding(body, (0, 0, 0, 2), expand=False))
+
+
+def _facts(report: DiscoveryReport) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("target", Text(visible(report.target)))
+    table.add_row("transport", report.transport)
+    if report.era is not None:
+        table.add_row("because", Text(report.era_reason or "the handshake was answered"))
+        table.add_row("speaks", Text(visible(", ".join(report.supported_versions)) or "nothing it names"))
+        table.add_row("can", Text(_capabilities(report)))
+        if report.extensions:
+            table.add_row("extensions", Text(visible(", ".join(report.extensions))))
+        table.add_row("cache", _cache(report))
+        table.add_row("context cost", f"about {report.tokens:,} tokens")
+    timings = ", ".join(f"{phase} {value:,.0f} ms" for phase, value in report.timings_ms.items())
+    table.add_row("took", timings)
+    return table
+
+
+def _capabilities(report: DiscoveryReport) -> str:
+    parts = []
+    for name, settings in report.capabilities.items():
+        if name in ("extensions", "experimental"):
+            continue
+        flags = {"listChanged": "announces changes", "subscribe": "updates on subscription"}
+        told = [text for flag, text in flags.items() if isinstance(settings, dict) and settings.get(flag) is True]
+        parts.append(f"{name} ({', '.join(told)})" if told else name)
+    return visible(", ".join(parts)) or "nothing it declares"
+
+
+def _cache(report: DiscoveryReport) -> str:
+    if report.ttl_ms <= 0:
+        return "not at all (no time to live)"
+    seconds = report.ttl_ms / 1000
+    return f"{seconds:,.0f} s, {report.cache_scope}" if seconds >= 1 else f"{report.ttl_ms} ms, {report.cache_scope}"
+
+
+def _items(items: Sequence[Item]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=44)
+    table.add_column(overflow="ellipsis", no_wrap=True)
+    for item in items[:_MAX_SHOWN_ITEMS]:
+        table.add_row(Text(visible(_shown_name(item)), "cyan"), Text(visible(item.description or item.title)))
+    if len(items) > _MAX_SHOWN_ITEMS:
+        table.add_row(Text(f"… {len(items) - _MAX_SHOWN_ITEMS:,} more", "dim"), Text("--json has them all", "dim"))
+    return table
+
+
+def _shown_name(item: Item) -> str:
+    match item:
+        case Resource():
+            return item.uri
+        case ResourceTemplate():
+            return item.uri_template
+        case _:
+            return item.name
+
+
+def _attempts(report: DiscoveryReport) -> RenderableType:
+    rows: Iterable[tuple[str, str, str, float]] = (
+        (a.step, a.observed, a.conclusion, a.elapsed_ms) for a in report.attempts
+    )
+    lines: list[RenderableType] = []
+    for number, (step, observed, conclusion, elapsed_ms) in enumerate(rows, 1):
+        lines.append(Text.assemble(f"{number}. ", (visible(step), "bold"), f"  {elapsed_ms:,.0f} ms"))
+        lines.append(Padding(Text(f"got  {visible(observed)}"), (0, 0, 0, 3), expand=False))
+        lines.append(Padding(Text(f"so   {visible(conclusion)}"), (0, 0, 0, 3), expand=False))
+    return Group(*lines)
