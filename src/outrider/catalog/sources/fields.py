@@ -1,0 +1,400 @@
+"""How the fields of one entry are read.
+
+Decided here: what each field's value may look like, which transport an entry means, what makes an entry unusable and what is merely
+odd. One bad entry costs that entry. Not here: how fields are spelt (`clients`), and the entry itself (`entries`).
+
+No message contains a value from a file: a header, a variable or an argument may be a secret. Names are shown.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from outrider.catalog.sources.clients import CLIENTS, NARROWING, PLAIN, Client, Meaning
+from outrider.catalog.sources.entries import Origin, ServerEntry, Transport, header_fault, url_fault
+from outrider.catalog.sources.placeholders import Reference, Template, closest, parse_template, shown, variable
+
+__all__ = ["EntryReader", "Unusable"]
+
+
+class Unusable(Exception):
+    """The entry cannot be used; the text says why, as the end of a sentence about it."""
+
+    def __init__(self, reason: str, *, is_error: bool) -> None:
+        super().__init__(reason)
+        self.is_error = is_error
+
+
+_TRANSPORTS: Final[Mapping[str, Transport]] = {
+    "stdio": "stdio", "local": "stdio", "http": "http", "streamablehttp": "http", "streamable": "http", "sse": "sse", "remote": "auto-http",
+}  # fmt: skip
+"""Every spelling of `type`, without case, dashes, underscores and blanks."""
+_BUILT_IN: Final = frozenset({"builtin", "platform", "frontend", "inlinepython"})
+_SPELLINGS: Final[Mapping[str, Meaning]] = {
+    spelling: meaning for client in CLIENTS for spelling, meaning in client.fields.items() if meaning != "kept"
+} | {
+    "transport": "type",
+    "transportType": "type",
+    "environment": "env",
+    "workingDirectory": "cwd",
+    "working_dir": "cwd",
+    "arguments": "args",
+}
+_USUAL: Final = frozenset({"command", "args", "env", "cwd", "url", "headers", "type", *NARROWING})
+_MAX_TIMEOUT_S: Final = 86_400.0
+
+
+class EntryReader:
+    def __init__(
+        self, client: Client, name: str, raw: Mapping[str, Any], origin: Origin, windows: bool, skipped: frozenset[str]
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._origin = origin
+        self._windows = windows
+        self._warnings: list[str] = []
+        self._unknown_hints: list[str] = []
+        self._values: dict[Meaning, tuple[str, Any]] = {}
+        self._raw = raw
+        self._collect(raw, skipped)
+
+    def _warn(self, message: str) -> None:
+        if message not in self._warnings:
+            self._warnings.append(message)
+
+    def _refuse(self, reason: str) -> Unusable:
+        return Unusable(reason, is_error=True)
+
+    def _collect(self, raw: Mapping[str, Any], skipped: frozenset[str] = frozenset()) -> None:
+        """Sort the fields by meaning."""
+        for key, value in raw.items():
+            meaning = self._client.fields.get(key) or NARROWING.get(key)
+            if value is None or key in skipped or key.startswith(("_", "$", "//")):
+                continue
+            if meaning is None:
+                self._unknown(key)
+            elif meaning in ("transport", "type") and isinstance(value, dict):
+                self._collect(value)
+            elif meaning == "transport":
+                self._unknown(key)
+            elif meaning == "request_options":
+                headers = value.get("headers") if isinstance(value, dict) else None
+                if headers is not None:
+                    self._values.setdefault("headers", ("headers", headers))
+            elif meaning != "kept":
+                if self._client.id == PLAIN.id and key not in _USUAL:
+                    self._warn(f'read "{key}" as "{_canonical_spelling(meaning)}"')
+                if meaning in self._values and self._values[meaning][1] != value:
+                    self._warn(
+                        f'"{self._values[meaning][0]}" and "{key}" mean the same and differ; "{key}" is not used'
+                    )
+                self._values.setdefault(meaning, (key, value))
+
+    def _unknown(self, key: str) -> None:
+        own = self._client.fields
+        meaning = _SPELLINGS.get(key)
+        suggestion = next((spelling for spelling, other in own.items() if meaning and other == meaning), None)
+        if suggestion is None and (close := closest(key, [*own, *NARROWING], n=1, cutoff=0.75)):
+            suggestion = close[0]
+        hint = f'; did you mean "{suggestion}"?' if suggestion else ""
+        title = "" if self._client.id == PLAIN.id else f" to {self._client.title}"
+        if key == "timeout" and self._client.id == PLAIN.id:
+            hint = ": it is seconds to some clients and milliseconds to others"
+        self._warn(f'the key "{shown(key, 40)}" means nothing{title}{hint}')
+        if suggestion:
+            self._unknown_hints.append(f'"{shown(key, 40)}" is there, which should be "{suggestion}"')
+
+    def _take(self, meaning: Meaning) -> Any:
+        return self._values[meaning][1] if meaning in self._values else None
+
+    def _spelt(self, meaning: Meaning) -> str:
+        return self._values[meaning][0] if meaning in self._values else _canonical_spelling(meaning)
+
+    def _template(self, value: Any, what: str) -> Template:
+        """A scalar as a template; numbers become text, as every client makes them."""
+        if isinstance(value, bool):
+            self._warn(f"{what} is a boolean; it was read as text")
+            value = "true" if value else "false"
+        if isinstance(value, (int, float)):
+            value = str(value)
+        if not isinstance(value, str):
+            raise self._refuse(f"{what} is not a string")
+        if "\0" in value:
+            raise self._refuse(f"{what} contains a NUL character")
+        return parse_template(value, self._client.dialect, windows=self._windows)
+
+    def read(self) -> ServerEntry:
+        """The entry.
+
+        Raises:
+            Unusable: it is none, or not one that Outrider can use.
+        """
+        kind = self._kind()
+        command, args, command_env = self._command()
+        url = self._url()
+        if command is not None and url is not None:
+            raise self._refuse("has both a command and a URL: remove the one that is not meant")
+        if command is None and url is None:
+            raise self._nothing_to_start()
+        env = {**command_env, **self._env()}
+        headers = self._headers(env)
+        entry = ServerEntry(
+            key="",
+            name=self._name,
+            transport="stdio" if url is None else self._remote(kind),
+            origin=self._origin,
+            command=command,
+            args=args,
+            env=env if url is None else {},
+            copied_env=self._copied_env() if url is None else (),
+            env_file=self._optional("env_file") if url is None else None,
+            cwd=self._optional("cwd") if url is None else None,
+            url=url,
+            headers=headers if url is not None else {},
+            disabled_because=self._disabled(),
+            allow_tools=self._allowed(),
+            deny_tools=self._names("deny") or (),
+            start_timeout_s=self._seconds("start_s", "start_ms"),
+            request_timeout_s=self._seconds("request_s", "request_ms"),
+        )
+        self._check_kind(kind, entry)
+        self._note_foreign(entry)
+        return msgspec.structs.replace(entry, warnings=tuple(self._warnings))
+
+    def _kind(self) -> Transport | None:
+        """The transport that the entry's type names, or None if it names none."""
+        value = self._take("type")
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self._refuse(f'"{self._spelt("type")}" is not a string')
+        plain = re.sub(r"[-_ ]", "", value.lower())
+        if plain in _BUILT_IN:
+            raise Unusable(
+                f"is part of {self._client.title} itself, not a server that others can reach", is_error=False
+            )
+        if plain in ("websocket", "ws", "wss"):
+            raise Unusable("is reached by WebSocket, which MCP does not define", is_error=True)
+        if plain not in _TRANSPORTS:
+            close = closest(plain, _TRANSPORTS, n=1)
+            hint = (
+                f', did you mean "{close[0]}"?' if close else '; known are "stdio", "http", "streamable-http" and "sse"'
+            )
+            raise self._refuse(f'has the unknown {self._spelt("type")} "{shown(value, 30)}"{hint}')
+        return _TRANSPORTS[plain]
+
+    def _remote(self, kind: Transport | None) -> Transport:
+        if "http_url" in self._values:
+            return "http"
+        if kind in (None, "stdio"):
+            return self._client.untyped_url if kind is None else "auto-http"
+        if kind == "http":
+            return self._client.typed_http
+        return kind or "auto-http"
+
+    def _check_kind(self, kind: Transport | None, entry: ServerEntry) -> None:
+        if kind is not None and (kind == "stdio") != (entry.transport == "stdio"):
+            given = "a URL" if entry.url is not None else "a command"
+            self._warn(f'the {self._spelt("type")} "{kind}" does not fit {given}; it was not followed')
+        no_effect: tuple[Meaning, ...] = ("headers", "bearer", "bearer_variable", "header_variables")
+        if entry.url is not None:
+            no_effect = ("args", "cwd", "env_file")
+        for meaning in no_effect:
+            if meaning in self._values:
+                what = "a URL" if entry.url is not None else "a command"
+                self._warn(f'"{self._spelt(meaning)}" has no effect on {what}')
+        text = entry.command.text if entry.command is not None else None
+        if (
+            text
+            and not entry.args
+            and re.search(r"\s-|^\S+\.?\S*\s+\S+$", text)
+            and "/" not in text
+            and "\\" not in text
+        ):
+            self._warn("the command contains blanks and there are no args: it is started as one program of that name")
+
+    def _nothing_to_start(self) -> Unusable:
+        if self._client.id == "zed" and (self._raw.get("source") == "extension" or "settings" in self._raw):
+            return Unusable("is started by a Zed extension, which alone knows the command", is_error=False)
+        hint = f" ({self._unknown_hints[0]})" if self._unknown_hints else ""
+        if self._client.layered and self._values.keys() <= {"enabled", "disabled", "allow", "deny"}:
+            return Unusable("changes a server that no file read before it defines", is_error=False)
+        return self._refuse(f'has neither "{_own(self._client, "command")}" nor "{_own(self._client, "url")}"{hint}')
+
+    def _command(self) -> tuple[Template | None, tuple[Template, ...], dict[str, Template]]:
+        """The command, its arguments, and variables given inside it: from a string, a list, or an object with path, args and env."""
+        value, args, env = self._take("command"), self._take("args"), None
+        if isinstance(value, dict):
+            inner = value
+            value, env = inner.get("path", inner.get("command")), inner.get("env")
+            args = inner.get("args") if args is None else args
+        listed: list[Any] = []
+        if isinstance(value, list):
+            if not value:
+                raise self._refuse(f'"{self._spelt("command")}" is an empty list')
+            value, *listed = value
+        if value is None or value == "":
+            return None, (), {}
+        if args is not None and not isinstance(args, list):
+            raise self._refuse(f'"{self._spelt("args")}" is not a list')
+        command = self._template(value, f'"{self._spelt("command")}"')
+        templates = tuple(self._template(argument, "an argument") for argument in (*listed, *(args or ())))
+        return command, templates, self._variables(env) if env is not None else {}
+
+    def _env(self) -> dict[str, Template]:
+        env = self._variables(self._take("env")) if "env" in self._values else {}
+        for name in self._names("env_keys") or ():
+            env.setdefault(name, variable(name))
+        return env
+
+    def _variables(self, value: Any) -> dict[str, Template]:
+        if not isinstance(value, dict):
+            raise self._refuse(f'"{self._spelt("env")}" is not an object of variables')
+        env: dict[str, Template] = {}
+        for name, text in value.items():
+            if not name or "=" in name or "\0" in name:
+                self._warn(f'the variable name "{shown(name, 40)}" is not possible; it was left out')
+            elif text is not None:
+                env[name] = self._template(text, f"the variable {shown(name, 40)}")
+        return env
+
+    def _copied_env(self) -> tuple[str, ...]:
+        value = self._take("env_names")
+        if value is None:
+            return ()
+        names: list[str] = []
+        for item in value if isinstance(value, list) else [value]:
+            name = item.get("name") if isinstance(item, dict) else item
+            if not isinstance(name, str):
+                raise self._refuse(f'"{self._spelt("env_names")}" is not a list of names')
+            if isinstance(item, dict) and item.get("source") == "remote":
+                self._warn(f"the variable {shown(name, 40)} would come from a remote environment; it was left out")
+                continue
+            names.append(name)
+        return tuple(names)
+
+    def _url(self) -> Template | None:
+        if "http_url" in self._values and "url" in self._values:
+            self._warn(f'"{self._spelt("http_url")}" and "{self._spelt("url")}" are both there; the first one is used')
+        meaning: Meaning = "http_url" if "http_url" in self._values else "url"
+        value = self._take(meaning)
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            raise self._refuse(f'"{self._spelt(meaning)}" is not a string')
+        template = self._template(value.strip(), f'"{self._spelt(meaning)}"')
+        if (text := template.text) is not None and (fault := url_fault(text)):
+            raise self._refuse(f'"{self._spelt(meaning)}" {fault}')
+        return template
+
+    def _headers(self, env: Mapping[str, Template]) -> dict[str, Template]:
+        value = self._take("headers")
+        if value is not None and not isinstance(value, dict):
+            raise self._refuse(f'"{self._spelt("headers")}" is not an object of headers')
+        headers = {
+            name: self._template(text, f"the header {shown(name, 40)}")
+            for name, text in (value or {}).items()
+            if text is not None
+        }
+        if self._client.id == "goose":  # its headers take their variables from the entry's own environment first
+            headers = {name: _inlined(template, env) for name, template in headers.items()}
+        variables = self._take("header_variables")
+        if variables is not None and not (
+            isinstance(variables, dict) and all(isinstance(name, str) for name in variables.values())
+        ):
+            raise self._refuse(f'"{self._spelt("header_variables")}" is not an object of variable names')
+        headers |= {name: variable(source, default="") for name, source in (variables or {}).items()}
+        if "bearer" in self._values:
+            key = self._template(self._take("bearer"), f'"{self._spelt("bearer")}"')
+            headers["Authorization"] = Template(("Bearer ", *key.parts))
+        if "bearer_variable" in self._values:
+            name = self._take("bearer_variable")
+            if not isinstance(name, str) or not name:
+                raise self._refuse(f'"{self._spelt("bearer_variable")}" is not the name of a variable')
+            headers["Authorization"] = variable(name, prefix="Bearer ")
+        for name, template in headers.items():
+            if fault := header_fault(name, template.literals()):
+                raise self._refuse(f"cannot be called: {fault}")
+        return headers
+
+    def _optional(self, meaning: Meaning) -> Template | None:
+        value = self._take(meaning)
+        return None if value is None or value == "" else self._template(value, f'"{self._spelt(meaning)}"')
+
+    def _disabled(self) -> str:
+        switches: tuple[tuple[Meaning, bool], ...] = (("disabled", True), ("enabled", False))
+        for meaning, off in switches:
+            value = self._take(meaning)
+            if value is None:
+                continue
+            if not isinstance(value, bool):
+                self._warn(f'"{meaning}" is not a boolean')
+                value = str(value).lower() in ("true", "yes", "on", "1")
+            if value is off:
+                return f'switched off by "{self._spelt(meaning)}"'
+        return ""
+
+    def _allowed(self) -> tuple[str, ...] | None:
+        names = self._names("allow")
+        return (
+            None if not names and self._client.id == "goose" else names
+        )  # to Goose, and to nobody else, an empty list means all
+
+    def _names(self, meaning: Meaning) -> tuple[str, ...] | None:
+        value = self._take(meaning)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self._refuse(f'"{self._spelt(meaning)}" is not a list of names')
+        return tuple(value)
+
+    def _seconds(self, in_seconds: Meaning, in_milliseconds: Meaning) -> float | None:
+        for meaning, unit in ((in_seconds, 1.0), (in_milliseconds, 1000.0)):
+            value = self._take(meaning)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+                self._warn(f'"{self._spelt(meaning)}" is not a positive number; it was not used')
+                continue
+            return min(value / unit, _MAX_TIMEOUT_S)
+        return None
+
+    def _note_foreign(self, entry: ServerEntry) -> None:
+        foreign = {
+            reference.name for template in entry.templates() for reference in template.references() if reference.foreign
+        }
+        for name in sorted(foreign):
+            self._warn(
+                f"{self._client.title} documents no such placeholder for {shown(name, 40)}: "
+                "it is filled in if there is a value, and left as it is written if not"
+            )
+
+
+def _inlined(template: Template, env: Mapping[str, Template]) -> Template:
+    parts: list[str | Reference] = []
+    for part in template.parts:
+        if isinstance(part, Reference) and part.kind == "env" and part.name in env:
+            parts.extend(env[part.name].parts)
+        else:
+            parts.append(part)
+    return Template(tuple(parts))
+
+
+def _own(client: Client, meaning: Meaning) -> str:
+    """How the client spells a field."""
+    return next(
+        (spelling for spelling, other in client.fields.items() if other == meaning), _canonical_spelling(meaning)
+    )
+
+
+def _canonical_spelling(meaning: Meaning) -> str:
+    return {"allow": "includeTools", "deny": "excludeTools", "http_url": "url", "env_file": "envFile"}.get(
+        meaning, meaning
+    )

@@ -1,0 +1,263 @@
+"""From the bytes of a config file to the servers in it.
+
+Decided here: which part of a file holds servers, also where it is not the expected one, and what is said about a file without any.
+Not here: bytes to values (`documents`), one entry (`fields`), several files (`configuration`).
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from outrider.catalog.sources.clients import BY_ID, PLAIN, PLAIN_CONTAINERS, Client, Level
+from outrider.catalog.sources.documents import Document, Path, parse_document
+from outrider.catalog.sources.entries import Ignored, Origin, Problem, ServerEntry, assign_keys
+from outrider.catalog.sources.fields import EntryReader, Unusable
+from outrider.catalog.sources.placeholders import shown
+from outrider.catalog.sources.places import ConfigFile
+
+__all__ = ["ParsedConfig", "read_config", "read_servers"]
+
+
+class ParsedConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file holds.
+
+    Attributes:
+        entries: in the file's order, keys unique within it.
+        raw: the entries as plain dicts by name, for the layers above this file.
+        allowed: names of the only servers to use, or None; excluded: names not to use. They hold for all files of the client.
+    """
+
+    entries: tuple[ServerEntry, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    raw: dict[str, dict[str, Any]] = {}
+    allowed: frozenset[str] | None = None
+    excluded: frozenset[str] = frozenset()
+
+
+def read_config(
+    data: bytes, file: ConfigFile, *, beneath: Mapping[str, Mapping[str, Any]] | None = None
+) -> ParsedConfig:
+    """Read the servers of one file.
+
+    Args:
+        data: the whole file.
+        file: how to read it, from `find_config_files` or `describe_file`.
+        beneath: for a client that merges its files, the entries of the less specific ones by name.
+
+    Raises:
+        ConfigError: the file is not well-formed; `.source` is "file:line:column". A file that is well-formed but holds nothing usable
+            is not an error here: `problems` says so.
+
+    Spec: ours
+    """
+    document = parse_document(data, format=file.format, source=file.path)
+    reader = _FileReader(document, file, beneath or {})
+    if document.value is None:
+        reader.problem("note" if file.shared else "warning", "the file is empty")
+    elif isinstance(document.value, (dict, list)):
+        reader.read()
+    else:
+        reader.problem("error", "expected an object with servers in it")
+    return reader.result()
+
+
+def read_servers(servers: Mapping[str, Any], *, workspace: str = "", windows: bool = False) -> ParsedConfig:
+    """Read servers given in code: name to entry, in the spelling of `.mcp.json`, or to a URL, or to a command as a list.
+
+    Spec: ours
+    """
+    entries = {name: _expanded(value) for name, value in servers.items()}
+    file = ConfigFile(path="", client=PLAIN.id, level="given", workspace=workspace, windows=windows)
+    reader = _FileReader(Document({"mcpServers": entries}, {}), file, {}, client_id="code")
+    reader.container(("mcpServers",), entries, file.level)
+    return reader.result()
+
+
+def _expanded(value: Any) -> Any:
+    if isinstance(value, str):
+        return {"url": value}
+    if isinstance(value, (list, tuple)):
+        return {"command": list(value)}
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+class _FileReader:
+    def __init__(
+        self, document: Document, file: ConfigFile, beneath: Mapping[str, Mapping[str, Any]], *, client_id: str = ""
+    ) -> None:
+        self.document = document
+        self.file = file
+        self.client: Client = BY_ID[file.client]
+        self._client_id = client_id or file.client
+        self._beneath = beneath
+        self._entries: list[ServerEntry] = []
+        self._ignored: list[Ignored] = []
+        self._problems: list[Problem] = []
+        self._raw: dict[str, dict[str, Any]] = {}
+
+    def problem(self, severity: Literal["error", "warning", "note"], message: str, path: Path = ()) -> None:
+        line = self.document.line(path)
+        source = f"{self.file.path}:{line}" if line else self.file.path
+        self._problems.append(Problem(severity=severity, message=message, source=source))
+
+    def result(self) -> ParsedConfig:
+        keys = assign_keys([(entry.name, entry.origin.client) for entry in self._entries])
+        allowed, excluded = self._server_lists()
+        return ParsedConfig(
+            entries=tuple(
+                msgspec.structs.replace(entry, key=key) for entry, key in zip(self._entries, keys, strict=True)
+            ),
+            ignored=tuple(self._ignored),
+            problems=tuple(self._problems),
+            raw=self._raw,
+            allowed=allowed,
+            excluded=excluded,
+        )
+
+    def _server_lists(self) -> tuple[frozenset[str] | None, frozenset[str]]:
+        if self.client.server_lists is None:
+            return None, frozenset()
+        found = [self._at(path) for path in self.client.server_lists]
+        names = [
+            frozenset(filter(lambda name: isinstance(name, str), value)) if isinstance(value, list) else None
+            for value in found
+        ]
+        return names[0], names[1] or frozenset()
+
+    def read(self) -> None:
+        """Read every container of the file."""
+        root, file = self.document.value, self.file
+        found = [(path, value) for template in file.containers for path, value in self._containers(template)]
+        if file.client == PLAIN.id and len(found) > 1:
+            found = [(path, value) for path, value in found if path != ("mcp",)]  # seen as mcp / servers already
+        if not found and not file.shared:
+            found = self._elsewhere(root)
+        for path, value in found:
+            level = "local" if "projects" in path[:1] and len(path) > 1 and file.level != "given" else file.level
+            self.container(path, value, level)
+        for path, _ in self.document.repeated if found else ():
+            if any(path[: len(container)] == container and len(path) > len(container) for container, _ in found):
+                self.problem("warning", f"the key {_pointed(path)} occurs twice; only the last one counts", path)
+
+    def _elsewhere(self, root: Any) -> list[tuple[Path, Any]]:
+        """The containers of a file in which the expected key is missing; says what was found instead."""
+        expected = " / ".join(self.file.containers[0])
+        found: list[tuple[Path, Any]] = []
+        if isinstance(root, list):
+            found = [((), root)]
+        elif _looks_like_server(root):
+            stem = re.split(r"[\\/]", self.file.path)[-1].rsplit(".", 1)[0]
+            return [((), {stem: root})]
+        else:
+            if self.file.client != PLAIN.id:
+                found = [pair for template in PLAIN_CONTAINERS for pair in self._containers(template)][:1]
+            members = [value for key, value in root.items() if not key.startswith("$")]
+            if not found and members and all(map(_looks_like_server, members)):
+                found = [((), {key: value for key, value in root.items() if not key.startswith("$")})]
+        if found and self.file.client != PLAIN.id:
+            place = f"under {' / '.join(map(str, found[0][0]))}" if found[0][0] else "at the top level"
+            self.problem(
+                "warning",
+                f"{self.client.title} looks for servers under {expected}; those {place} were read all the same",
+            )
+        if not found:
+            keys = ", ".join(shown(str(key), 40) for key in list(root)[:12]) or "none"
+            expected = (
+                expected if self.file.client != PLAIN.id else ", ".join(" / ".join(path) for path in PLAIN_CONTAINERS)
+            )
+            self.problem("warning", f"no servers: none of the keys {expected} is there; the top-level keys are: {keys}")
+        return found
+
+    def _containers(self, template: Sequence[str]) -> list[tuple[Path, Any]]:
+        if "{project}" not in template:
+            value = self._at(template)
+            return [] if value is None else [(tuple(template), value)]
+        index = template.index("{project}")
+        projects = self._at(template[:index])
+        if not isinstance(projects, dict):
+            return []
+        wanted = {self._comparable(folder) for folder in self.file.projects}
+        paths = (
+            (*template[:index], key, *template[index + 1 :]) for key in projects if self._comparable(key) in wanted
+        )
+        return [(path, value) for path in paths if (value := self._at(path)) is not None]
+
+    def _comparable(self, folder: str) -> str:
+        return ntpath.normcase(ntpath.normpath(folder)) if self.file.windows else posixpath.normpath(folder)
+
+    def _at(self, path: Sequence[str]) -> Any:
+        """The value at `path`, where {"a.b": …} counts as {"a": {"b": …}}, as it does in the settings of editors."""
+        value = self.document.value
+        if isinstance(value, dict) and len(path) > 1 and ".".join(path) in value:
+            return value[".".join(path)]
+        for key in path:
+            if not isinstance(value, dict) or key not in value:
+                return None
+            value = value[key]
+        return value
+
+    def container(self, path: Path, value: Any, level: Level) -> None:
+        """Read the servers in one object or array."""
+        if isinstance(value, dict):
+            members = [(name, (*path, name), raw) for name, raw in value.items()]
+            if path == () and len(members) == 1 and members[0][2] is self.document.value:
+                members = [(members[0][0], (), members[0][2])]  # the file as a whole is one server
+        elif isinstance(value, list):
+            members = []
+            for index, raw in enumerate(value):
+                name = raw.get("name") if isinstance(raw, dict) else None
+                name = name if isinstance(name, str) else f"server {index + 1}"
+                members.append((name, (*path, index), raw))
+        else:
+            self.problem("error", f"{_pointed(path)} is not an object of servers", path)
+            return
+        for name, inner, raw in members:
+            self._member(name, inner, raw, level, in_array=isinstance(value, list))
+
+    def _member(self, name: str, path: Path, raw: Any, level: Level, *, in_array: bool) -> None:
+        origin = Origin(
+            client=self._client_id,
+            level=level,
+            file=self.file.path,
+            line=self.document.line(path),
+            pointer="".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path),
+            workspace=self.file.workspace,
+        )
+        try:
+            if not isinstance(raw, dict):
+                raise Unusable("is not an object", is_error=True)
+            if self.client.layered and name in self._beneath:
+                raw = _layered(self._beneath[name], raw)
+            self._raw[name] = raw
+            skipped = frozenset({"name"}) if in_array else frozenset[str]()
+            self._entries.append(EntryReader(self.client, name, raw, origin, self.file.windows, skipped).read())
+        except Unusable as reason:
+            self._ignored.append(Ignored(name=name, origin=origin, reason=str(reason), is_error=reason.is_error))
+
+
+def _layered(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` laid over `below`: objects are merged member by member, everything else is replaced."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        merged[key] = {**under, **value} if isinstance(under, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _looks_like_server(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        key in value for key in ("command", "cmd", "url", "uri", "httpUrl", "serverUrl")
+    )
+
+
+def _pointed(path: Path) -> str:
+    return shown(" / ".join(map(str, path)), 120) or "the file"
