@@ -177,6 +177,12 @@ ERA_TABLE: Final = (
         lambda seen: _modern(Step.PROBE_AGAIN, seen.common(Era.MODERN, excluding=seen.asked)),
     ),
     Row(
+        "version refused, and named as supported",
+        # Contradictory, as behind a balancer in the middle of an upgrade: asking once more costs one request.
+        lambda seen: seen.code == UNSUPPORTED_VERSION and not seen.repeated and seen.common(Era.MODERN) is not None,
+        lambda seen: _modern(Step.PROBE_AGAIN, seen.common(Era.MODERN)),
+    ),
+    Row(
         "version refused, only legacy versions in common",
         lambda seen: (
             seen.code == UNSUPPORTED_VERSION and seen.common(Era.MODERN) is None and seen.common(Era.LEGACY) is not None

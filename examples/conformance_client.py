@@ -1,0 +1,86 @@
+"""The client that the official conformance suite drives: `conformance_client.py URL`.
+
+The suite names the scenario, and for some of them gives a context, in its own environment variables. Everything here goes through the
+public API; a scenario's function does what a user of a client would do, and the suite's server watches how it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import outrider
+
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+
+
+async def look_around(client: outrider.Client) -> None:
+    """List the tools, and nothing else."""
+    await client.list_tools()
+
+
+async def add_numbers(client: outrider.Client) -> None:
+    """List the tools and call the one that adds."""
+    await client.list_tools()
+    result = await client.call_tool("add_numbers", {"a": 5, "b": 3})
+    print(result.text)
+
+
+async def one_of_each(client: outrider.Client) -> None:
+    """Every kind of request that carries standard headers."""
+    for tool in (await client.list_tools()).items:
+        await client.call_tool(tool.name)
+    for resource in (await client.list_resources()).items:
+        await client.read_resource(resource.uri)
+    for prompt in (await client.list_prompts()).items:
+        await client.get_prompt(prompt.name)
+
+
+async def calls_of_context(client: outrider.Client) -> None:
+    """List the tools, then make the calls that the suite asks for."""
+    await client.list_tools()
+    for call in CONTEXT["toolCalls"]:
+        await client.call_tool(call["name"], call["arguments"])
+
+
+async def call_every_tool(client: outrider.Client) -> None:
+    """Call each tool that is listed: those with invalid annotations must not be."""
+    for tool in (await client.list_tools()).items:
+        await client.call_tool(tool.name, {"region": "us-west1"})
+
+
+async def echo_a_schema(client: outrider.Client) -> None:
+    """Give a tool's schema back as it came."""
+    tools = {tool.name: tool for tool in (await client.list_tools()).items}
+    await client.call_tool("json_schema_echo", {"schema": tools["json_schema_2020_12_tool"].input_schema})
+
+
+async def reconnect(client: outrider.Client) -> None:
+    """Call a tool whose answer comes only after the stream was resumed."""
+    await client.list_tools()
+    await client.call_tool("test_reconnection")
+
+
+SCENARIOS: dict[str, Callable[[outrider.Client], Awaitable[None]]] = {
+    "tools_call": add_numbers,
+    "http-standard-headers": one_of_each,
+    "http-custom-headers": calls_of_context,
+    "http-invalid-tool-headers": call_every_tool,
+    "json-schema-2020-12-preservation": echo_a_schema,
+    "sse-retry": reconnect,
+}
+
+
+async def main(url: str) -> None:
+    """Run the scenario against the suite's server."""
+    async with outrider.connect(url) as client:
+        await SCENARIOS.get(SCENARIO, look_around)(client)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
