@@ -39,7 +39,7 @@ def estimated_tokens(item: Item) -> int:
     return math.ceil(memoryview(item.wire).nbytes / _BYTES_PER_TOKEN)
 
 
-class Failure(Struct, frozen=True):
+class Failure(Struct, frozen=True, rename="camel"):
     """Why a target could not be discovered.
 
     Attributes:
