@@ -31,8 +31,10 @@ __all__ = [
     "Text",
     "ToolError",
     "ToolReply",
+    "WireResult",
     "render_prompt_result",
     "render_resource_result",
+    "render_tool_error",
     "render_tool_result",
 ]
 
@@ -168,6 +170,16 @@ class ResourceReply(Struct, frozen=True):
     scope: Literal["public", "private"] | None = None
 
 
+class WireResult(Struct, frozen=True):
+    """A result in wire form that is passed on as it is, unknown members included, as a gateway does.
+
+    Attributes:
+        members: the result's members; values may be `msgspec.Raw`. `resultType` and the server's identity are added when missing.
+    """
+
+    members: dict[str, Any]
+
+
 class ToolError(Exception):
     """Raise it in a tool to tell the model what went wrong; its text becomes the content of an `isError` result.
 
@@ -175,7 +187,7 @@ class ToolError(Exception):
     """
 
 
-CONTENT_TYPES: Final = (*_BLOCKS, ToolReply, PromptReply, ResourceReply, Message, Contents, Raw)
+CONTENT_TYPES: Final = (*_BLOCKS, ToolReply, PromptReply, ResourceReply, WireResult, Message, Contents, Raw)
 """Types that are results already: a return annotation with one of them promises no structured content."""
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -190,8 +202,8 @@ def render_tool_error(text: str) -> bytes:
     return b'"content":[{"type":"text","text":' + _encode(text) + b'}],"isError":true'
 
 
-def render_tool_result(value: Any, output: OutputType | None) -> bytes:
-    """A returned value as the members of a CallToolResult, without braces.
+def render_tool_result(value: Any, output: OutputType | None) -> tuple[bytes, dict[str, Any] | None]:
+    """A returned value as the members of a CallToolResult, without braces, and the `_meta` it brings.
 
     A text or blocks are content. Anything else becomes text content with its JSON, and structured content when the tool has declared
     an output type.
@@ -205,44 +217,46 @@ def render_tool_result(value: Any, output: OutputType | None) -> bytes:
 
     Spec: 2026-07-28 server/tools#structured-content (SHOULD repeat it as text), #output-schema (MUST conform)
     """
-    if output is None:
-        if type(value) is str:
-            return b'"content":[{"type":"text","text":' + _encode(value) + b'}],"isError":false'
-        if value is None:
-            return b'"content":[],"isError":false'
-        if isinstance(value, _BLOCKS):
-            return b'"content":[' + _encode(value) + b'],"isError":false'
-        if isinstance(value, ToolReply):
-            return _render_reply(value)
-        if isinstance(value, (list, tuple)) and value and all(isinstance(entry, (*_BLOCKS, str)) for entry in value):
-            blocks = tuple(Text(entry) if isinstance(entry, str) else entry for entry in value)
-            return b'"content":' + _encode(blocks) + b',"isError":false'
-    elif isinstance(value, ToolReply):
-        return _render_reply(value)
+    if isinstance(value, ToolReply):
+        return _render_reply(value), value.meta
+    if output is None and (content := _render_content(value)) is not None:
+        return content + b',"isError":false', None
     try:
         encoded = encode_json(value)
     except (TypeError, NotImplementedError, ValueError, RecursionError) as error:
         raise ValueError(f"the returned value cannot be written as JSON: {error}") from error
-    text = _encode(encoded.decode())
+    members = b'"content":[{"type":"text","text":' + _encode(encoded.decode()) + b"}]"
     if output is None:
-        return b'"content":[{"type":"text","text":' + text + b'}],"isError":false'
+        return members + b',"isError":false', None
     if finding := output.check(value, encoded):
         raise ValueError(f"the returned value is not what the return annotation promises: {finding}")
-    return b'"content":[{"type":"text","text":' + text + b'}],"structuredContent":' + encoded + b',"isError":false'
+    return members + b',"structuredContent":' + encoded + b',"isError":false', None
+
+
+def _render_content(value: Any) -> bytes | None:
+    if type(value) is str:
+        return b'"content":[{"type":"text","text":' + _encode(value) + b"}]"
+    if value is None:
+        return b'"content":[]'
+    if isinstance(value, _BLOCKS):
+        return b'"content":[' + _encode(value) + b"]"
+    if isinstance(value, (list, tuple)) and value and all(isinstance(entry, (*_BLOCKS, str)) for entry in value):
+        return b'"content":' + _encode(tuple(Text(entry) if isinstance(entry, str) else entry for entry in value))
+    return None
 
 
 def _render_reply(reply: ToolReply) -> bytes:
     content = reply.content
-    members = b""
+    structured = b""
     if reply.structured is not UNSET:
         encoded = encode_json(reply.structured)
-        members = b',"structuredContent":' + encoded
-        if not content:
-            content = encoded.decode()
-    if reply.meta:
-        members += b',"_meta":' + _encode(reply.meta)
+        structured = b',"structuredContent":' + encoded
+        content = content or encoded.decode()
     return (
-        b'"content":' + _blocks_of(content) + members + (b',"isError":true' if reply.is_error else b',"isError":false')
+        b'"content":'
+        + _blocks_of(content)
+        + structured
+        + (b',"isError":true' if reply.is_error else b',"isError":false')
     )
 
 

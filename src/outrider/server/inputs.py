@@ -17,7 +17,18 @@ from msgspec import Struct
 from outrider.server.content import Message
 from outrider.server.schemas import FormType, InvalidArguments
 
-__all__ = ["Elicit", "ElicitUrl", "Elicited", "InvalidAnswer", "ListRoots", "Question", "Root", "Sample", "Sampled"]
+__all__ = [
+    "Elicit",
+    "ElicitUrl",
+    "Elicited",
+    "InputRequest",
+    "InvalidAnswer",
+    "ListRoots",
+    "Question",
+    "Root",
+    "Sample",
+    "Sampled",
+]
 
 
 class InvalidAnswer(Exception):
@@ -179,7 +190,7 @@ def _action_of(answer: Any) -> Literal["accept", "decline", "cancel"]:
     action = answer.get("action") if isinstance(answer, dict) else None
     for known in ("accept", "decline", "cancel"):
         if action == known:
-            return known  # type: ignore[return-value]
+            return known
     raise InvalidAnswer("not an answer to an elicitation: it has no known action")
 
 
@@ -257,3 +268,15 @@ class ListRoots:
 
 
 Question = Elicit | ElicitUrl | Sample | ListRoots
+
+
+class InputRequest(Struct, frozen=True):
+    """Return it to ask the client for input in full control; `ctx.ask` and its relatives are usually simpler.
+
+    Attributes:
+        questions: by key; empty to only hand out a state, as when shedding load.
+        state: replaces `ctx.state`, or None to keep it.
+    """
+
+    questions: Mapping[str, Question] = {}
+    state: dict[str, Any] | None = None

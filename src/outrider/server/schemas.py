@@ -26,14 +26,14 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Meta, Raw, Struct
 
-__all__ = ["FormType", "HeaderParam", "InvalidArguments", "OutputType", "Parameters", "encode_json", "parse_docstring"]
+__all__ = ["FormType", "InvalidArguments", "Mirrored", "OutputType", "Parameters", "encode_json", "parse_docstring"]
 
 _MAX_PROBLEMS: Final = 10
 _MAX_SHOWN_CHARS: Final = 80
 
 
-class HeaderParam:
-    """Marks a tool parameter to be mirrored into the HTTP header `Mcp-Param-{name}`: `Annotated[str, HeaderParam("Region")]`.
+class Mirrored:
+    """Marks a tool parameter to be mirrored into the HTTP header `Mcp-Param-{name}`: `Annotated[str, Mirrored("Region")]`.
 
     Only for strings, integers and booleans that are no secret: intermediaries see the value.
 
@@ -188,7 +188,7 @@ def _meta_of(mark: Any) -> Meta | None:
         return mark
     if isinstance(mark, str):
         return Meta(description=mark)
-    if isinstance(mark, HeaderParam):
+    if isinstance(mark, Mirrored):
         return Meta(extra_json_schema={"x-mcp-header": mark.name})
     values: dict[str, Any] = {
         name: value

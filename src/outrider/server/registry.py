@@ -1,0 +1,398 @@
+"""What a server offers: tools, resources, resource templates, prompts and completions; and from these, what it says about itself.
+
+Decided here: the order of lists, their pages and cursors, who sees what, caching scope, and which capabilities follow from what is
+registered. Not here: calling anything (`app`), and the wire around a result (`dispatch`).
+
+Every answer that does not depend on the caller is kept as bytes and made again only after a change. Items are sorted by name and a cursor
+names the last item of its page, so that all processes of a fleet answer with the same bytes and understand each other's cursors.
+
+Spec: 2026-07-28 server/discover, server/utilities/pagination, server/utilities/caching. No I/O; safe to change from any thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import msgspec
+
+from outrider.protocol.meta import SERVER_INFO, check_extension_id
+from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind
+from outrider.server.schemas import OutputType, Parameters
+from outrider.server.templates import UriTemplate
+
+__all__ = [
+    "Completer",
+    "Principal",
+    "Prompt",
+    "Registry",
+    "Resource",
+    "ResourceTemplate",
+    "Tool",
+    "Visibility",
+]
+
+_log: Final = logging.getLogger("outrider.server")
+_encode: Final = msgspec.json.Encoder().encode
+_KINDS: Final = (TOOLS, PROMPTS, RESOURCES, RESOURCE_TEMPLATES)
+_MAX_VIEWS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who makes a request, as the author's own authentication established it.
+
+    Attributes:
+        id: a stable identifier; it binds what is sealed for this caller.
+        scopes: what the caller may do, in the author's own words.
+        claims: anything else that tools want to know.
+    """
+
+    id: str
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = field(default_factory=dict)
+
+
+Visibility = Callable[[Principal | None], bool]
+"""Whether a caller sees and may use an item; None is a caller who is not known."""
+
+Completer = Callable[..., Any]
+"""`(value)` or `(value, arguments)` to the suggestions for one argument, best first; sync or async."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    key: str
+    wire: bytes
+    legacy_wire: bytes
+    visible_to: Visibility | None = None
+
+    def is_visible(self, principal: Principal | None) -> bool:
+        if self.visible_to is None:
+            return True
+        try:
+            return bool(self.visible_to(principal))
+        except Exception:
+            # A broken rule must not show what it was to hide.
+            _log.exception("the visibility rule of %r failed; it stays hidden", self.key)
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool(_Item):
+    """A tool. `read` decodes and checks arguments; a tool without `parameters` takes the checked object as it is."""
+
+    function: Callable[..., Any]
+    parameters: Parameters | None
+    output: OutputType | None
+    check_arguments: Callable[[Any], Sequence[str]] | None
+    is_async: bool
+    inline: bool
+    wants_context: bool
+    mirrored: Any = ()
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt(_Item):
+    """A prompt."""
+
+    function: Callable[..., Any]
+    parameters: Parameters
+    description: str
+    is_async: bool
+    inline: bool
+    completers: Mapping[str, Completer]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource(_Item):
+    """A resource with a fixed URI. `function` takes nothing, or the context."""
+
+    function: Callable[..., Any]
+    parameters: Parameters
+    mime_type: str | None
+    is_async: bool
+    inline: bool
+    ttl_ms: int
+    scope: Literal["public", "private"]
+    subscribable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate(_Item):
+    """Resources whose URIs fit a template; `function` takes its variables."""
+
+    template: UriTemplate
+    function: Callable[..., Any]
+    parameters: Parameters
+    mime_type: str | None
+    is_async: bool
+    inline: bool
+    ttl_ms: int
+    scope: Literal["public", "private"]
+    subscribable: bool
+    completers: Mapping[str, Completer]
+
+
+class _Shelf:
+    """The items of one kind, and their list rendered as pages."""
+
+    def __init__(self, kind: ListKind, page_size: int) -> None:
+        self.kind = kind
+        self.items: dict[str, Any] = {}
+        self._page_size = page_size
+        self._keys: list[str] | None = None
+        # (the visible keys or None for all, legacy) -> (cursor or None -> page)
+        self._views: dict[tuple[tuple[str, ...] | None, bool], dict[str | None, bytes]] = {}
+        self.private = False
+
+    def changed(self) -> None:
+        self._keys = None
+        self._views = {}
+        self.private = any(item.visible_to is not None for item in self.items.values())
+
+    def keys(self) -> list[str]:
+        keys = self._keys
+        if keys is None:
+            keys = self._keys = sorted(self.items)
+        return keys
+
+    def page(self, cursor: str | None, principal: Principal | None, tail: bytes, *, legacy: bool) -> bytes | None:
+        """The result members of one page, without braces; None for a cursor that is not ours."""
+        visible: tuple[str, ...] | None = None
+        if self.private:
+            visible = tuple(key for key in self.keys() if self.items[key].is_visible(principal))
+        views = self._views
+        pages = views.get((visible, legacy))
+        if pages is None:
+            if len(views) >= _MAX_VIEWS:
+                views.pop(next(iter(views)))
+            pages = views[(visible, legacy)] = {}
+        page = pages.get(cursor)
+        if page is not None:
+            return page
+        keys: Sequence[str] = self.keys() if visible is None else visible
+        start = 0
+        if cursor is not None:
+            last = self._read_cursor(cursor)
+            if last is None:
+                return None
+            start = bisect_right(keys, last)
+        shown = keys[start : start + self._page_size]
+        items = self.items
+        parts = [items[key].legacy_wire if legacy else items[key].wire for key in shown if key in items]
+        members = b'"' + self.kind.member.encode() + b'":[' + b",".join(parts) + b"]"
+        if start + self._page_size < len(keys):
+            members += b',"nextCursor":' + _encode(self._write_cursor(shown[-1]))
+        page = members + tail
+        # Only positions that we hand out are kept: any other cursor a caller may invent is answered but not remembered.
+        if cursor is None or (start and keys[start - 1] == self._read_cursor(cursor)):
+            pages[cursor] = page
+        return page
+
+    def _write_cursor(self, key: str) -> str:
+        return base64.urlsafe_b64encode(f"{self.kind.member}:{key}".encode()).decode().rstrip("=")
+
+    def _read_cursor(self, cursor: str) -> str | None:
+        try:
+            text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+        except ValueError:
+            return None
+        member, colon, key = text.partition(":")
+        return key if colon and member == self.kind.member else None
+
+
+class Registry:
+    """Everything one server offers.
+
+    Attributes:
+        tools: by name. prompts: by name. resources: by URI. templates: by URI template. Read them; change them with the methods.
+        mirrored_headers: the `Mcp-Param-*` names that tools use, for CORS.
+    """
+
+    def __init__(
+        self,
+        *,
+        identity: Mapping[str, Any],
+        instructions: str | None,
+        identify: bool,
+        offers: Iterable[str],
+        extensions: Mapping[str, Mapping[str, Any]],
+        page_size: int,
+        list_ttl_ms: int,
+        discover_ttl_ms: int,
+    ) -> None:
+        """See `Server`, which passes these on."""
+        for identifier in extensions:
+            if finding := check_extension_id(identifier):
+                raise ValueError(f"extension {identifier!r}: {finding}")
+        self._offers = frozenset(offers)
+        if unknown := self._offers - {"tools", "prompts", "resources", "completions", "logging"}:
+            raise ValueError(f"offers: unknown {', '.join(sorted(unknown))}")
+        self._identity = dict(identity)
+        self._instructions = instructions
+        self._extensions = {identifier: dict(settings) for identifier, settings in sorted(extensions.items())}
+        self._list_ttl_ms = list_ttl_ms
+        self._discover_ttl_ms = discover_ttl_ms
+        self._lock = threading.Lock()
+        self._shelves = {kind: _Shelf(kind, page_size) for kind in _KINDS}
+        self.tools: dict[str, Tool] = self._shelves[TOOLS].items
+        self.prompts: dict[str, Prompt] = self._shelves[PROMPTS].items
+        self.resources: dict[str, Resource] = self._shelves[RESOURCES].items
+        self.templates: dict[str, ResourceTemplate] = self._shelves[RESOURCE_TEMPLATES].items
+        self._by_method = {kind.method: self._shelves[kind] for kind in _KINDS}
+        self._discovers: dict[tuple[tuple[str, ...], bool], bytes] = {}
+        self.changed: Callable[[ListKind], None] = lambda kind: None
+        self.mirrored_headers: tuple[str, ...] = ()
+        self.logs = False
+        self.identity_meta: Mapping[str, Any] = {SERVER_INFO: self._identity} if identify else {}
+        """What every result's `_meta` says about the server; empty when identity is switched off."""
+        self.identity_member = b',"_meta":' + _encode(self.identity_meta) if identify else b""
+        """The `_meta` member of every result that has no `_meta` of its own, with its comma; empty when identity is switched off."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The server's Implementation."""
+        return self._identity
+
+    @property
+    def instructions(self) -> str | None:
+        """Guidance for a model."""
+        return self._instructions
+
+    def add(self, item: Tool | Prompt | Resource | ResourceTemplate, *, replace: bool = False) -> None:
+        """Register an item.
+
+        Raises:
+            ValueError: its name is taken and `replace` is false.
+        """
+        shelf = self._shelf_of(item)
+        with self._lock:
+            if not replace and item.key in shelf.items:
+                raise ValueError(f"{item.key!r} is registered already among the {shelf.kind.label}")
+            shelf.items[item.key] = item
+            self._refresh(shelf)
+        self.changed(shelf.kind)
+
+    def remove(self, kind: ListKind, key: str) -> bool:
+        """Take an item away; False when there was none of that name."""
+        shelf = self._shelves[kind]
+        with self._lock:
+            if shelf.items.pop(key, None) is None:
+                return False
+            self._refresh(shelf)
+        self.changed(shelf.kind)
+        return True
+
+    def replace_completer(self, kind: ListKind, key: str, item: Prompt | ResourceTemplate) -> None:
+        """Put an item with other completers in the place of the old one; nothing that a list shows has changed."""
+        with self._lock:
+            self._shelves[kind].items[key] = item
+            self._discovers = {}
+
+    def _shelf_of(self, item: object) -> _Shelf:
+        kinds = {Tool: TOOLS, Prompt: PROMPTS, Resource: RESOURCES, ResourceTemplate: RESOURCE_TEMPLATES}
+        return self._shelves[kinds[type(item)]]
+
+    def _refresh(self, shelf: _Shelf) -> None:
+        shelf.changed()
+        self._discovers = {}
+        if shelf.kind is TOOLS:
+            names = {name for tool in self.tools.values() for name in tool.mirrored}
+            self.mirrored_headers = tuple(sorted(names))
+
+    def capabilities(self, *, listen: bool, legacy: bool = False) -> dict[str, Any]:
+        """What the server can do, as ServerCapabilities.
+
+        Args:
+            listen: whether the transport can carry change notifications to this client.
+            legacy: for the answer to `initialize`: extensions stay out, which those revisions do not know.
+
+        Spec: 2026-07-28 server/discover, and the capabilities section of each feature (MUST)
+        """
+        found: dict[str, Any] = {}
+        if self.logs or "logging" in self._offers:
+            found["logging"] = {}
+        completers = any(p.completers for p in self.prompts.values()) or any(
+            t.completers for t in self.templates.values()
+        )
+        if completers or "completions" in self._offers:
+            found["completions"] = {}
+        changing = {"listChanged": True} if listen else {}
+        if self.prompts or "prompts" in self._offers:
+            found["prompts"] = dict(changing)
+        if self.resources or self.templates or "resources" in self._offers:
+            every: list[Resource | ResourceTemplate] = [*self.resources.values(), *self.templates.values()]
+            subscribable = any(resource.subscribable for resource in every)
+            found["resources"] = {**({"subscribe": True} if listen and subscribable else {}), **changing}
+        if self.tools or "tools" in self._offers:
+            found["tools"] = dict(changing)
+        if self._extensions and not legacy:
+            found["extensions"] = self._extensions
+        return found
+
+    def discover(self, versions: tuple[str, ...], *, listen: bool) -> bytes:
+        """The DiscoverResult for a transport that speaks `versions`. Spec: 2026-07-28 server/discover#discoverresult"""
+        found = self._discovers.get((versions, listen))
+        if found is None:
+            body: dict[str, Any] = {
+                "resultType": "complete",
+                "supportedVersions": versions,
+                "capabilities": self.capabilities(listen=listen),
+            }
+            if self._instructions is not None:
+                body["instructions"] = self._instructions
+            body["ttlMs"] = self._discover_ttl_ms
+            body["cacheScope"] = "public"
+            found = _encode(body)[:-1] + self.identity_member + b"}"
+            self._discovers[versions, listen] = found
+        return found
+
+    def offers_list(self, method: str) -> bool:
+        """Whether a list method exists on this server: its kind is registered or promised. Spec: basic/index#error-codes"""
+        if method == TOOLS.method:
+            return bool(self.tools) or "tools" in self._offers
+        if method == PROMPTS.method:
+            return bool(self.prompts) or "prompts" in self._offers
+        return bool(self.resources) or bool(self.templates) or "resources" in self._offers
+
+    def page(
+        self, method: str, cursor: str | None, principal: Principal | None, *, legacy: bool = False
+    ) -> bytes | None:
+        """The result of a list request, or None when the cursor is not one of ours.
+
+        Spec: 2026-07-28 server/utilities/pagination, server/utilities/caching#interaction-with-pagination (one scope for all pages, MUST)
+        """
+        shelf = self._by_method[method]
+        if legacy:
+            page = shelf.page(cursor, principal, b"}", legacy=True)
+            return None if page is None else b"{" + page
+        scope = b"private" if shelf.private else b"public"
+        tail = b',"ttlMs":%d,"cacheScope":"%s"' % (self._list_ttl_ms, scope) + self.identity_member + b"}"
+        page = shelf.page(cursor, principal, tail, legacy=False)
+        return None if page is None else b'{"resultType":"complete",' + page
+
+    def find_resource(
+        self, uri: str, principal: Principal | None
+    ) -> tuple[Resource | ResourceTemplate, dict[str, str]] | None:
+        """What serves `uri` to this caller, with the template's values; None when nothing does."""
+        resource = self.resources.get(uri)
+        if resource is not None:
+            return (resource, {}) if resource.is_visible(principal) else None
+        for key in self._shelves[RESOURCE_TEMPLATES].keys():  # noqa: SIM118 - sorted keys, not a dict's
+            template = self.templates.get(key)
+            values = template.template.match(uri) if template else None
+            if template and values is not None and template.is_visible(principal):
+                return template, values
+        return None
+
+    def can_subscribe(self, uri: str, principal: Principal | None) -> bool:
+        """Whether this caller may be told when the resource at `uri` changes."""
+        found = self.find_resource(uri, principal)
+        return found is not None and found[0].subscribable
