@@ -94,10 +94,8 @@ class HttpConnection:
             response = await self._open_once(method, url, headers, body)
             if response.status not in (301, 302, 303, 307, 308):
                 return response
-            location = urljoin(url, response.headers.get("Location", ""))
             response.release()
-            self._require_followable(response.status, url, location)
-            url = location
+            url = location = self._followable(response, url)
             if is_endpoint:
                 self._url = url  # Each later request would be redirected the same way.
         raise HttpRejected(
@@ -125,9 +123,15 @@ class HttpConnection:
                 f"{self.target.label} broke the connection off: {self.target.redact(str(error)) or type(error).__name__}"
             ) from error
 
-    def _require_followable(self, status: int, url: str, location: str) -> None:
-        shown = show_url(location)
-        old, new = urlsplit(url), urlsplit(location)
+    def _followable(self, response: aiohttp.ClientResponse, url: str) -> str:
+        status = response.status
+        try:
+            location = urljoin(url, response.headers.get("Location", ""))
+            shown, old, new = show_url(location), urlsplit(url), urlsplit(location)
+        except ValueError as error:
+            raise HttpRejected(
+                f"{self.target.label} redirects with {status} to something that is not a URL", status=status
+            ) from error
         if status not in (307, 308):
             raise HttpRejected(
                 f"{self.target.label} redirects with {status}, which would turn the POST into a GET",
@@ -142,6 +146,7 @@ class HttpConnection:
                 location=shown,
                 hint=f"if you trust it, use the URL {shown}",
             )
+        return location
 
     async def _connect_failed(self, error: aiohttp.ClientConnectorError) -> ConnectFailed:
         parts = urlsplit(self.target.url)

@@ -102,7 +102,7 @@ def after_initialize(seen: Observed, *, answered_version: str = "", probed: bool
                 version=other,
                 storable=True,
             )
-    if seen.kind is Kind.ERROR and not probed and pick_version(seen.ours, era=Era.MODERN):
+    if seen.kind in (Kind.ERROR, Kind.REJECTED) and not probed and pick_version(seen.ours, era=Era.MODERN):
         # The server may be modern only: upgraded since its era was remembered, or it ended before it could answer the probe.
         return Decision(
             row="handshake refused, the probe not yet answered",
