@@ -31,6 +31,7 @@ _COMMANDS = {
         "outrider.cli.discover",
         "What each server is: era, versions, capabilities, lists, and how that is known.",
     ),
+    "run": ("outrider.cli.run", "Serve a Server that is defined in a file, over stdio or HTTP."),
     "demo": ("outrider.cli.demo", "The whole thing on bundled sample servers, with nothing configured."),
 }
 """Command name → module that holds a click command of the same name, and the line for `--help`."""

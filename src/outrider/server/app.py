@@ -44,7 +44,7 @@ from outrider.server.content import (
     render_tool_error,
     render_tool_result,
 )
-from outrider.server.context import Channel, Context, InputNeeded, RequestRejected
+from outrider.server.context import Channel, Context, LeaveForInput, RequestRejected
 from outrider.server.dispatch import Answer, Dispatcher, Work, error_answer, reply_bytes
 from outrider.server.inputs import InputRequest
 from outrider.server.registry import (
@@ -650,11 +650,11 @@ class Server:
             if parameters is None or parameters.injected is not None or work.params.request_state is not None:
                 context = self._context(work, channel, principal)
             return await self._answer(work, context)
-        except InputNeeded as needed:
+        except LeaveForInput as needed:
             return self._ask(work, context, needed, principal)
         except BaseExceptionGroup as group:
             # A question asked inside a TaskGroup leaves through it.
-            if (inside := group.subgroup(InputNeeded)) is not None:
+            if (inside := group.subgroup(LeaveForInput)) is not None:
                 return self._ask(work, context, _first(inside), principal)
             return self._failed(work, group)
         except RequestRejected as rejected:
@@ -812,7 +812,7 @@ class Server:
             if value.state is not None:
                 context.state.clear()
                 context.state.update(value.state)
-            return self._ask(work, context, InputNeeded(value.questions), context.principal)
+            return self._ask(work, context, LeaveForInput(value.questions), context.principal)
         wire = dict(value.members)
         own = wire.pop("_meta", None)
         meta = {**(own if isinstance(own, dict) else {}), **({} if work.legacy else self.registry.identity_meta)}
@@ -863,7 +863,7 @@ class Server:
             answers=answers,
         )
 
-    def _ask(self, work: Work, context: Context | None, needed: InputNeeded, principal: Principal | None) -> Answer:
+    def _ask(self, work: Work, context: Context | None, needed: LeaveForInput, principal: Principal | None) -> Answer:
         """An input-required result. Spec: 2026-07-28 basic/patterns/mrtr (MUST have requests or a state)"""
         if context is None or work.method not in ("tools/call", "prompts/get", "resources/read") or work.legacy:
             raise RuntimeError(f"{work.method} cannot ask for input")
@@ -893,7 +893,7 @@ class Server:
         return hashlib.sha256(_encode_sorted(salient)).digest()
 
 
-def _first(group: BaseExceptionGroup[InputNeeded]) -> InputNeeded:
+def _first(group: BaseExceptionGroup[LeaveForInput]) -> LeaveForInput:
     inner = group.exceptions[0]
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
 

@@ -31,7 +31,7 @@ from outrider.server.inputs import (
 )
 from outrider.server.registry import Principal
 
-__all__ = ["Channel", "Context", "InputNeeded", "RequestRejected"]
+__all__ = ["Channel", "Context", "LeaveForInput", "RequestRejected"]
 
 _T = TypeVar("_T")
 _LEVEL_RANK: Final = {level: rank for rank, level in enumerate(LOG_LEVELS)}
@@ -53,7 +53,7 @@ class RequestRejected(Exception):
         self.code, self.message, self.data = code, message, data
 
 
-class InputNeeded(BaseException):
+class LeaveForInput(BaseException):
     """Leaves a function whose question the client has not answered yet. Not an error: do not catch it.
 
     A BaseException so that an author's `except Exception` lets it pass.
@@ -235,7 +235,7 @@ class Context:
         self.used_answers |= found
         missing = {key: question for key, question in questions.items() if key not in found}
         if missing:
-            raise InputNeeded(missing)
+            raise LeaveForInput(missing)
         return answers
 
     async def _ask_one(self, question: Question, key: str | None) -> Any:
