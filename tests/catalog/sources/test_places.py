@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from fakes.files import MemoryFiles, linux, macos, windows
 
+from fakes.files import MemoryFiles, linux, macos, windows
 from outrider.catalog.sources import CLIENTS, Surroundings, describe_file, find_config_files
 
 LINUX = {

@@ -179,7 +179,7 @@ def assign_keys(names: Sequence[tuple[str, str]]) -> list[str]:
     for index in sorted(range(len(names)), key=lambda index: names[index][0] != _slug(names[index][0])):
         name, client = names[index]
         slug = _slug(name)
-        usable = slug == name or (len(wanted[slug]) == 1 and _is_faithful(name, slug))
+        usable = bool(slug) and (slug == name or (len(wanted[slug]) == 1 and _is_faithful(name)))
         key = slug if usable and slug not in _RESERVED else _digested(slug, name)
         numbered = (f"{key[:40]}-{number}" for number in range(2, len(names) + 3))
         candidates = (key, f"{key[:32]}-{client}"[:48].rstrip("-_"), *numbered)
@@ -195,9 +195,9 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", name.casefold()).strip("-_")[:40].rstrip("-_")
 
 
-def _is_faithful(name: str, slug: str) -> bool:
-    """Whether nothing that tells names apart was lost: only case, blanks and punctuation."""
-    return bool(slug) and len(name) <= 40 and name.isascii() and name.isprintable()
+def _is_faithful(name: str) -> bool:
+    """Whether making a key of `name` loses only case, blanks and punctuation."""
+    return len(name) <= 40 and name.isascii() and name.isprintable()
 
 
 def _digested(slug: str, name: str) -> str:

@@ -99,10 +99,11 @@ class EntryReader:
 
     def _unknown(self, key: str) -> None:
         own = self._client.fields
-        meaning = _SPELLINGS.get(key)
+        near = closest(key, [*own, *NARROWING, *_SPELLINGS], n=1, cutoff=0.75)
+        meaning = _SPELLINGS.get(key) or (_SPELLINGS.get(near[0]) if near and near[0] not in own else None)
         suggestion = next((spelling for spelling, other in own.items() if meaning and other == meaning), None)
-        if suggestion is None and (close := closest(key, [*own, *NARROWING], n=1, cutoff=0.75)):
-            suggestion = close[0]
+        if suggestion is None and near and (near[0] in own or near[0] in NARROWING):
+            suggestion = near[0]
         hint = f'; did you mean "{suggestion}"?' if suggestion else ""
         title = "" if self._client.id == PLAIN.id else f" to {self._client.title}"
         if key == "timeout" and self._client.id == PLAIN.id:

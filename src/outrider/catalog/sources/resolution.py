@@ -80,6 +80,8 @@ def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str
         inputs=inputs,
         read_file=folders.read_reference,
     )
+    command = None if entry.command is None else folders.expand_home(scope.fill(entry.command))
+    args = tuple(scope.fill(argument) for argument in entry.args)
     env: dict[str, str] = {}
     for name in entry.copied_env:
         if (value := scope.variable(name)) is not None:
@@ -87,8 +89,6 @@ def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str
     if entry.env_file is not None:
         env |= _variables_in(folders, scope, scope.fill(entry.env_file))
     env |= {name: scope.fill(template) for name, template in entry.env.items()}
-    command = None if entry.command is None else folders.expand_home(scope.fill(entry.command))
-    args = tuple(scope.fill(argument) for argument in entry.args)
     cwd = None if entry.cwd is None else folders.absolute(scope.fill(entry.cwd), folders.workspace)
     url = None if entry.url is None else scope.fill(entry.url)
     headers = {name: scope.fill(template) for name, template in entry.headers.items()}
