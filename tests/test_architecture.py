@@ -30,10 +30,12 @@ LAYERS: dict[str, frozenset[str]] = {
     "client": frozenset({"errors", "redaction", "protocol", "cache"}),
     "catalog": frozenset({"errors", "redaction", "protocol", "cache", "client"}),
     "checker": frozenset({"errors", "redaction", "protocol", "cache", "client"}),
+    # Programs for the demo, started as processes of their own; those on our own server import it.
+    "samples": frozenset({"errors", "redaction", "protocol", "cache", "server"}),
     "gateway": frozenset({"errors", "redaction", "protocol", "cache", "client", "server", "catalog"}),
 }
 # Parts that stand above all layers: they assemble, and nothing but the launcher imports them.
-TOP = frozenset({"cli", "demo", "__init__", "__main__"})
+TOP = frozenset({"cli", "__init__", "__main__"})
 
 # Whatever reads the world or waits for it. The protocol core is told everything it needs.
 IMPURE = frozenset(

@@ -74,12 +74,14 @@ def test_process_left_running_fails_the_test(tmp_path: Path) -> None:
     assert "sleep 600" in result.stdout
 
 
+@pytest.mark.slow
 def test_process_that_ends_on_its_own_after_the_test_is_fine(tmp_path: Path) -> None:
     """Ours: what was asked to end gets a moment to do so."""
     result = run_pytest(tmp_path, TIDIES_UP_LATE)
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [SKIPS, SKIPS_AS_A_WHOLE], ids=["test", "module"])
 def test_skip_is_a_failure_with_no_skips(source: str, tmp_path: Path) -> None:
     """Ours: --no-skips fails what would have been skipped, and keeps the reason."""
@@ -91,6 +93,7 @@ def test_skip_is_a_failure_with_no_skips(source: str, tmp_path: Path) -> None:
     assert "no such thing here" in strict.stdout or "no_such_module" in strict.stdout
 
 
+@pytest.mark.slow
 def test_expected_failure_is_no_skip(tmp_path: Path) -> None:
     """Ours: --no-skips leaves tests alone that ran and failed as expected."""
     result = run_pytest(tmp_path, FAILS_AS_EXPECTED, "--no-skips")
