@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.catalog.sources.placeholders import Form, Scope, Template, input_variable, literal, parse_template, shown
+from outrider.catalog.sources.placeholders import Form, Scope, Template, input_variable, literal, parse_template
+from outrider.catalog.sources.wording import closest, shown
 
 ALL_FORMS = frozenset(get_args(Form))
 CLAUDE = frozenset({"braced", "default"})
@@ -197,3 +198,9 @@ def test_names_shown_in_messages_have_no_control_characters() -> None:
     """Case 134: names reach log lines and terminals."""
     assert shown("a\nb\x1b[31m") == "a\\x0ab\\x1b[31m"
     assert len(shown("x" * 500)) == 81
+
+
+def test_what_was_probably_meant_is_found() -> None:
+    """Ours: near matches in messages."""
+    assert closest("comand", ["args", "command", "cwd"]) == ["command"]
+    assert closest("nothing like it", ["args"]) == []

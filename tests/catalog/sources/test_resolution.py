@@ -21,6 +21,7 @@ from outrider.catalog.sources import (
     resolve,
     url_entry,
 )
+from outrider.client.target import HttpTarget, StdioTarget
 from outrider.errors import ConfigError
 
 SECRET = "s3cr3t-value"
@@ -241,6 +242,24 @@ def test_a_target_shows_no_value() -> None:
     target = resolve(plain({"url": "https://h", "headers": {"A": SECRET}}), linux())
     assert SECRET not in repr(target)
     assert isinstance(target, ResolvedTarget)
+
+
+def test_a_resolved_server_is_what_the_client_takes() -> None:
+    """Ours: the catalog hands it on; a url that means SSE stays one."""
+    stdio = resolve(plain({"command": "c", "args": ["a"], "env": {"A": "1"}, "cwd": "/x"}), linux()).target()
+    assert stdio == StdioTarget(("c", "a"), {"A": "1"}, "/x")
+    remote = resolve(plain({"url": "https://h/mcp", "headers": {"A": "1"}}), linux()).target()
+    assert remote == HttpTarget("https://h/mcp", {"A": "1"})
+    sse = resolve(plain({"type": "sse", "url": "https://u:p@h/sse"}), linux()).target()
+    assert isinstance(sse, HttpTarget)
+    assert (sse.url, sse.sse, list(sse.headers)) == ("https://h/sse", True, ["Authorization"])
+
+
+def test_a_header_that_cannot_be_carried_is_refused() -> None:
+    """Ours: HTTP headers are Latin-1; the value is not repeated."""
+    error = failure(plain({"url": "https://h", "headers": {"X": "${V}"}}), linux(V=f"{SECRET}日本"))
+    assert "the value of the header X contains a character that headers cannot carry" in str(error)
+    assert resolve(plain({"url": "https://h", "headers": {"X": "é"}}), linux()).headers == {"X": "é"}
 
 
 def test_targets_of_the_command_line_are_taken_literally() -> None:

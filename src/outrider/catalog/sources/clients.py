@@ -328,7 +328,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
         dialect=_dialect("secrets", "braced"),
         documented=(
             "continuedev/continue docs/reference.mdx, docs/customize/deep-dives/mcp.mdx, docs/cli/configuration.mdx (secrets)",
-            "continuedev/continue packages/config-yaml/src/schemas/mcp, core/context/mcp (JSON files, milliseconds, apiKey)",
+            "continuedev/continue packages/config-yaml/src/schemas/mcp/index.ts (fields)",
+            "continuedev/continue core/context/mcp/MCPConnection.ts, core/context/mcp/json/loadJsonMcpConfigs.ts (milliseconds, apiKey)",
         ),
         unconfirmed=("secrets are looked up in the environment only, not in the .env files or the hub",),
     ),

@@ -26,9 +26,9 @@ from outrider.catalog.sources.entries import (
     command_entry,
     url_entry,
 )
-from outrider.catalog.sources.placeholders import closest, shown
 from outrider.catalog.sources.places import ConfigFile, Surroundings, describe_file, find_config_files
 from outrider.catalog.sources.reading import ParsedConfig, read_config, read_servers
+from outrider.catalog.sources.wording import closest, shown
 from outrider.errors import ConfigError
 
 __all__ = ["Configuration", "FileReport", "LocalFiles", "here", "load"]

@@ -127,6 +127,9 @@ def _line_at(text: str, offset: int) -> int:
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
+_BLANK_STARTS: Final = frozenset(" \t\r\n/")
+
+
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
@@ -162,6 +165,8 @@ class _JsonReader:
 
     def skip(self, offset: int) -> int:
         """The offset of the next character that is neither blank nor comment."""
+        if self._text[offset : offset + 1] not in _BLANK_STARTS:
+            return offset
         match = _BLANK.match(self._text, offset)
         end = match.end() if match else offset
         if self._text.startswith("/*", end):

@@ -10,6 +10,7 @@ Pure.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
@@ -18,7 +19,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from outrider.catalog.sources.clients import Level
-from outrider.catalog.sources.placeholders import Template, literal, shown
+from outrider.catalog.sources.placeholders import Template, literal
+from outrider.catalog.sources.wording import shown
 
 __all__ = [
     "Ignored", "Origin", "Problem", "ServerEntry", "Transport", "assign_keys", "command_entry", "header_fault", "url_entry", "url_fault",
@@ -111,7 +113,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     def identity(self) -> str:
         """A digest, equal for entries that start or call the same server in the same way, in whichever dialect they are written.
 
-        Names, switches, tool lists and time limits do not count; nor does the workspace, unless a placeholder stands for it.
+        Names, switches, tool lists and time limits do not count; the workspace does where a folder or a placeholder depends on it.
         """
         canonical: list[Any] = [
             "stdio" if self.transport == "stdio" else "http",
@@ -124,9 +126,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
             sorted(self.copied_env),
             sorted((name.lower(), value.canonical) for name, value in self.headers.items()),
         ]
-        if any(
-            reference.kind in ("place", "file") for template in self.templates() for reference in template.references()
-        ):
+        kinds = {reference.kind for template in self.templates() for reference in template.references()}
+        if self.cwd is not None or kinds & {"place", "file"}:
             canonical.append(self.origin.workspace)
         return hashlib.sha256(msgspec.json.encode(canonical)).hexdigest()
 
@@ -182,7 +183,7 @@ def assign_keys(names: Sequence[tuple[str, str]]) -> list[str]:
         usable = bool(slug) and (slug == name or (len(wanted[slug]) == 1 and _is_faithful(name)))
         key = slug if usable and slug not in _RESERVED else _digested(slug, name)
         numbered = (f"{key[:40]}-{number}" for number in range(2, len(names) + 3))
-        candidates = (key, f"{key[:32]}-{client}"[:48].rstrip("-_"), *numbered)
+        candidates = itertools.chain((key, f"{key[:32]}-{client}"[:48].rstrip("-_")), numbered)
         keys[index] = next(candidate for candidate in candidates if candidate not in taken)
         taken.add(keys[index])
     return [keys[index] for index in range(len(names))]
@@ -236,6 +237,8 @@ def header_fault(name: str, value: str) -> str | None:
         return f'the header name "{shown(name, 40)}" is not possible'
     if _CONTROL.search(value):
         return f"the value of the header {name} contains a line break or another control character"
+    if any(ord(character) > 0xFF for character in value):
+        return f"the value of the header {name} contains a character that headers cannot carry"
     return None
 
 

@@ -19,7 +19,8 @@ import msgspec
 
 from outrider.catalog.sources.clients import CLIENTS, NARROWING, PLAIN, Client, Meaning
 from outrider.catalog.sources.entries import Origin, ServerEntry, Transport, header_fault, url_fault
-from outrider.catalog.sources.placeholders import Reference, Template, closest, parse_template, shown, variable
+from outrider.catalog.sources.placeholders import Reference, Template, parse_template, variable
+from outrider.catalog.sources.wording import closest, shown
 
 __all__ = ["EntryReader", "Unusable"]
 
@@ -52,6 +53,8 @@ _MAX_TIMEOUT_S: Final = 86_400.0
 
 
 class EntryReader:
+    """Reads one entry of a client's file; made for that entry, used once."""
+
     def __init__(
         self, client: Client, name: str, raw: Mapping[str, Any], origin: Origin, windows: bool, skipped: frozenset[str]
     ) -> None:

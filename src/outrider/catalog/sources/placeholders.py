@@ -18,7 +18,9 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["Dialect", "Form", "Reference", "Scope", "Template", "closest", "literal", "parse_template", "variable"]
+from outrider.catalog.sources.wording import shown
+
+__all__ = ["Dialect", "Form", "Reference", "Scope", "Template", "literal", "parse_template", "variable"]
 
 Form = Literal["braced", "default", "env", "places", "bare", "percent", "secrets", "curly", "dollar-file", "handlebars"]
 """A family of spellings: braced `${VAR}`, default `${VAR:-text}`, env `${env:VAR}`, places `${workspaceFolder}` and its kin, bare
@@ -322,18 +324,3 @@ class Scope:
 def input_variable(name: str) -> str:
     """The environment variable that answers the input `name`: OUTRIDER_INPUT_ and the name in capitals."""
     return "OUTRIDER_INPUT_" + re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
-
-
-def shown(text: str, limit: int = 80) -> str:
-    """`text` from a config file, fit to stand in one line of a message: no control characters, at most `limit` characters."""
-    visible = "".join(
-        character if character.isprintable() else f"\\x{ord(character):02x}" for character in text[: limit + 1]
-    )
-    return visible if len(text) <= limit else visible[:limit] + "…"
-
-
-def closest(text: str, candidates: Iterable[str], n: int = 3, cutoff: float = 0.6) -> list[str]:
-    """At most `n` of `candidates` that `text` could be a misspelling of, the nearest first."""
-    import difflib  # slow to import, and needed only when something is wrong
-
-    return difflib.get_close_matches(text, list(candidates), n=n, cutoff=cutoff)

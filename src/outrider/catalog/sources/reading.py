@@ -20,8 +20,8 @@ from outrider.catalog.sources.clients import BY_ID, PLAIN, PLAIN_CONTAINERS, Cli
 from outrider.catalog.sources.documents import Document, Path, parse_document
 from outrider.catalog.sources.entries import Ignored, Origin, Problem, ServerEntry, assign_keys
 from outrider.catalog.sources.fields import EntryReader, Unusable
-from outrider.catalog.sources.placeholders import shown
 from outrider.catalog.sources.places import ConfigFile
+from outrider.catalog.sources.wording import shown
 
 __all__ = ["ParsedConfig", "read_config", "read_servers"]
 

@@ -13,15 +13,19 @@ import ntpath
 import posixpath
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from outrider.catalog.sources.documents import decode_text
 from outrider.catalog.sources.entries import ServerEntry, Transport, header_fault, url_fault
-from outrider.catalog.sources.placeholders import Scope, shown
+from outrider.catalog.sources.placeholders import Scope
 from outrider.catalog.sources.places import Surroundings
+from outrider.catalog.sources.wording import shown
 from outrider.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outrider.client.target import Target
 
 __all__ = ["ResolvedTarget", "resolve"]
 
@@ -37,7 +41,8 @@ class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
         env: variables to lay over the base environment of the process.
         cwd: absolute, or None for the caller's own.
         fingerprint: digest of all that decides what is started or called (command, arguments, variables and their values, folder, URL,
-            headers): an entry that is edited, or a variable that changes, gives another one. Only the digest may be stored.
+            headers): an entry that is edited, or a variable that changes, gives another one. For comparing within this process; it
+            is not keyed, so it is not to be stored (`cache.fingerprint` makes those that are).
     """
 
     key: str
@@ -54,7 +59,19 @@ class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_s: float | None = None
 
     def __repr__(self) -> str:
-        return f"<ResolvedTarget {self.key} ({self.transport}) {self.fingerprint[:12]}>"
+        return f"<ResolvedTarget {self.key} ({self.transport})>"
+
+    def target(self) -> Target:
+        """The same server as the client's kind of target.
+
+        Raises:
+            ConfigError: the client's own checks refuse it; the message holds no value.
+        """
+        from outrider.client.target import HttpTarget, StdioTarget, parse_target
+
+        if self.url is not None:
+            return parse_target(HttpTarget(self.url, self.headers, sse=self.transport == "sse"))
+        return StdioTarget((self.command or "", *self.args), self.env, self.cwd)
 
 
 def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str] | None = None) -> ResolvedTarget:

@@ -13,14 +13,15 @@ from urllib.parse import urlsplit
 from outrider.catalog.sources.clients import BY_ID
 from outrider.catalog.sources.configuration import Configuration, FileReport
 from outrider.catalog.sources.entries import Origin, ServerEntry
-from outrider.catalog.sources.placeholders import Template, shown
+from outrider.catalog.sources.placeholders import Template
 from outrider.catalog.sources.places import Surroundings
 from outrider.catalog.sources.resolution import resolve
+from outrider.catalog.sources.wording import shown
 from outrider.errors import ConfigError
+from outrider.redaction import MASK
 
 __all__ = ["configuration_view", "masked_command", "masked_url"]
 
-_MASK: Final = "•••"
 _SECRET_NAME: Final = re.compile(
     r"token|key|secret|passw|pwd|auth|credential|bearer|cookie|session|signature|\bpat\b", re.IGNORECASE
 )
@@ -137,11 +138,11 @@ def _masked_argument(argument: Template, previous: str) -> str:
         if not isinstance(part, str):
             shown_parts.append(part.written)
         elif named and not part.startswith("-"):
-            shown_parts.append(_MASK)
+            shown_parts.append(MASK)
         else:
             text = _URL.sub(lambda match: masked_url(match[0]), part)
-            text = _ASSIGNED_SECRET.sub(rf"\1{_MASK}", text)
-            shown_parts.append(_WORD.sub(lambda match: _MASK if _SECRET_SHAPE.search(match[0]) else match[0], text))
+            text = _ASSIGNED_SECRET.sub(rf"\1{MASK}", text)
+            shown_parts.append(_WORD.sub(lambda match: MASK if _SECRET_SHAPE.search(match[0]) else match[0], text))
     return shown("".join(shown_parts), 200)
 
 
@@ -151,14 +152,12 @@ def masked_url(url: str) -> str:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
     except ValueError:
-        return _MASK
-    user = f"{_MASK}@" if "@" in parts.netloc else ""
-    path = "/".join(
-        _MASK if _SECRET_SHAPE.search(step) and "${" not in step else step for step in parts.path.split("/")
-    )
+        return MASK
+    user = f"{MASK}@" if "@" in parts.netloc else ""
+    path = "/".join(MASK if _SECRET_SHAPE.search(step) and "${" not in step else step for step in parts.path.split("/"))
     query = "&".join(
-        name + (f"={_MASK}" if equals else "")
+        name + (f"={MASK}" if equals else "")
         for name, equals, _ in (pair.partition("=") for pair in parts.query.split("&"))
     )
     scheme = f"{parts.scheme}://" if parts.scheme else ""
-    return shown(f"{scheme}{user}{host}{path}{'?' if query else ''}{query}{'#' + _MASK if parts.fragment else ''}", 300)
+    return shown(f"{scheme}{user}{host}{path}{'?' if query else ''}{query}{'#' + MASK if parts.fragment else ''}", 300)
