@@ -633,22 +633,15 @@ class Server:
         self._running += 1
         item = work.item
         context: Context | None = None
-        limit = getattr(item, "timeout_s", None) or options.request_timeout_s
-        task = asyncio.current_task()
-        timer: asyncio.TimerHandle | None = None
-        expired = False
-        if limit is not None and task is not None:
-
-            def expire() -> None:
-                nonlocal expired
-                expired = True
-                task.cancel()
-
-            timer = asyncio.get_running_loop().call_later(limit, expire)
+        waiting: _Waiting | None = None
         try:
             parameters = getattr(item, "parameters", None)
             if parameters is None or parameters.injected is not None or work.params.request_state is not None:
                 context = self._context(work, channel, principal)
+            if not getattr(item, "inline", False) or item.is_async:
+                waiting = _Waiting(getattr(item, "timeout_s", None) or options.request_timeout_s, channel)
+            if type(item) is Tool:
+                return await self._call_tool(work, item, context)
             return await self._answer(work, context)
         except LeaveForInput as needed:
             return self._ask(work, context, needed, principal)
@@ -660,19 +653,22 @@ class Server:
         except RequestRejected as rejected:
             return error_answer(work.id_json, rejected.code, rejected.message, rejected.data)
         except asyncio.CancelledError:
-            if not expired or task is None:
+            if waiting is None or not waiting.has_expired:
                 raise
-            task.uncancel()
-            text = f"{work.method} took longer than the limit of {limit:g} s and was stopped"
+            waiting.task.uncancel()
+            text = f"{work.method} took longer than the limit of {waiting.limit_s:g} s and was stopped"
             _log.warning("%s", text)
             if work.method == "tools/call":
                 return self._finish(work, render_tool_error(text))
             return error_answer(work.id_json, INTERNAL_ERROR, text)
+        except ToolError as error:
+            # Of a prompt or resource; a tool's own becomes a result where it is called.
+            return error_answer(work.id_json, INTERNAL_ERROR, str(error))
         except Exception as error:
             return self._failed(work, error)
         finally:
-            if timer is not None:
-                timer.cancel()
+            if waiting is not None:
+                waiting.end()
             if context is not None:
                 context.cancel()
             self._running -= 1
@@ -688,8 +684,6 @@ class Server:
 
     async def _answer(self, work: Work, context: Context | None) -> Answer:
         item = work.item
-        if type(item) is Tool:
-            return await self._call_tool(work, item, context)
         if work.method == "completion/complete":
             return await self._complete(work, item)
         if type(item) is Prompt:
@@ -891,6 +885,47 @@ class Server:
         # Arguments in a canonical form: a client that comes back need not write them in the same order.
         salient = [principal.id if principal else None, work.method, None if target is UNSET else target, arguments]
         return hashlib.sha256(_encode_sorted(salient)).digest()
+
+
+class _Waiting:
+    """The time limit of a function, and the channel's watch over the connection: both only start when the function waits.
+
+    A function that answers in its first step, as most asynchronous ones on a benchmark and many in life, costs one callback that is
+    cancelled before it runs.
+    """
+
+    __slots__ = ("_channel", "_handle", "_loop", "_timer", "has_expired", "limit_s", "task")
+
+    def __init__(self, limit_s: float | None, channel: Channel) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a function that may wait runs in a task")
+        self.task = task
+        self.limit_s = limit_s or 0.0
+        self.has_expired = False
+        self._channel = channel
+        self._loop = task.get_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = self._loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._handle = None
+        if self.limit_s:
+            self._timer = self._loop.call_later(self.limit_s, self._expire)
+        self._channel.begin_wait(self.task)
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        self.task.cancel()
+
+    def end(self) -> None:
+        """The function is done."""
+        if self._handle is not None:
+            self._handle.cancel()
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._channel.end_wait()
 
 
 def _first(group: BaseExceptionGroup[LeaveForInput]) -> LeaveForInput:

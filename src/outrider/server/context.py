@@ -73,6 +73,12 @@ class Channel(Protocol):
     async def request(self, question: Question) -> Any:
         """Send a request to a legacy client and wait for its result."""
 
+    def begin_wait(self, task: asyncio.Task[Any]) -> None:
+        """The request's function, which runs in `task`, has not answered at once: from now on a closed connection matters."""
+
+    def end_wait(self) -> None:
+        """It has answered or failed."""
+
     def release(self, retry_ms: int) -> None:
         """Let a legacy HTTP client go and come back for the rest; elsewhere nothing."""
 

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from outrider.protocol.framing import KEEP_ALIVE, encode_event
@@ -43,6 +43,10 @@ Authenticate = Callable[[Scope], "Principal | Awaitable[Principal | None] | None
 _LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _LOOPBACK_ADDRESSES: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _MAX_REMEMBERED: Final = 256
+_MAX_REMEMBERED_CHARS: Final = 500
+_CallerVerdict = tuple[tuple[int, bytes] | None, tuple[tuple[bytes, bytes], ...]]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 _MAX_QUEUED_NOTIFICATIONS: Final = 1000
 _JSON: Final = (b"content-type", b"application/json")
 STREAM_HEADERS: Final = (
@@ -136,8 +140,7 @@ class Endpoint:
         self._hosts = frozenset(host.lower() for host in options.allowed_hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in options.allowed_origins)
         # Verdicts on header values that repeat from request to request.
-        self._known_hosts: dict[tuple[bytes | None, bool], bool] = {}
-        self._known_origins: dict[tuple[bytes, bytes | None, bool], bool] = {}
+        self._known_callers: dict[tuple[bytes | None, bytes | None, str | None], _CallerVerdict] = {}
         self._known_accepts: dict[bytes | None, tuple[bool, bool]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -215,27 +218,26 @@ class Endpoint:
             await send_reply(send, refused.status, _error(INVALID_REQUEST, "not authorized"), (*headers_out, challenge))
             return Refused()
 
-    def _guard(
-        self, scope: Scope, header_map: Mapping[bytes, bytes]
-    ) -> tuple[tuple[int, bytes] | None, tuple[tuple[bytes, bytes], ...]]:
-        """Host and Origin. Spec: streamable-http#security--endpoint (MUST)"""
+    def _guard(self, scope: Scope, header_map: Mapping[bytes, bytes]) -> _CallerVerdict:
+        """Host and Origin: a refusal or None, and the headers that every answer then has.
+
+        Spec: 2026-07-28 streamable-http#security--endpoint (MUST)
+        """
         address = scope.get("server")
-        is_local = address is not None and address[0] in _LOOPBACK_ADDRESSES
-        host = header_map.get(b"host")
-        allowed = self._known_hosts.get((host, is_local))
-        if allowed is None:
-            allowed = _remember(self._known_hosts, (host, is_local), self._allows_host(host, is_local))
-        if not allowed:
+        key = (header_map.get(b"host"), header_map.get(b"origin"), address[0] if address else None)
+        verdict = self._known_callers.get(key)
+        if verdict is None:
+            verdict = _remember(self._known_callers, key, self._judge_caller(*key))
+        return verdict
+
+    def _judge_caller(self, host: bytes | None, origin: bytes | None, address: str | None) -> _CallerVerdict:
+        is_local = address in _LOOPBACK_ADDRESSES
+        if not self._allows_host(host, is_local):
             text = "this Host is not served here; the server's operator can allow it"
             return (421, _error(INVALID_REQUEST, text)), ()
-        origin = header_map.get(b"origin")
         if origin is None:
             return None, ()
-        allowed = self._known_origins.get((origin, host, is_local))
-        if allowed is None:
-            allowed = self._allows_origin(origin, host, is_local)
-            _remember(self._known_origins, (origin, host, is_local), allowed)
-        if not allowed:
+        if not self._allows_origin(origin, host, is_local):
             text = "this Origin may not call this server; the server's operator can allow it"
             return (403, _error(INVALID_REQUEST, text)), ()
         return None, (
@@ -367,17 +369,12 @@ class Endpoint:
         takes_stream: bool,
     ) -> None:
         exchange = _Exchange(receive, send, headers_out, takes_stream, self._options.keep_alive_s)
-        # Nothing is watched for a function that answers without waiting: this callback is then cancelled before it runs.
-        start = asyncio.get_running_loop().call_soon(exchange.watch)
         try:
             answer = await self._server.perform(work, exchange, principal)
         except asyncio.CancelledError:
             if exchange.is_gone:
                 return
             raise
-        finally:
-            start.cancel()
-            exchange.stop_watching()
         await exchange.finish(answer)
 
     async def _serve_listen(
@@ -463,7 +460,6 @@ class _Exchange:
         "_headers",
         "_is_streaming",
         "_keep_alive_s",
-        "_loop",
         "_queue",
         "_receive",
         "_send",
@@ -485,8 +481,7 @@ class _Exchange:
     ) -> None:
         self._receive, self._send, self._headers = receive, send, headers_out
         self._takes_stream, self._keep_alive_s = takes_stream, keep_alive_s
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
+        self._task: asyncio.Task[Any] | None = None
         self._queue: list[bytes] = []
         self._is_streaming = False
         self._watch: asyncio.Task[None] | None = None
@@ -494,11 +489,13 @@ class _Exchange:
         self._timer: asyncio.TimerHandle | None = None
         self.is_gone = False
 
-    def watch(self) -> None:
-        """Start to look for a disconnect, and to keep the connection alive. The function is waiting for something."""
-        self._watch = self._loop.create_task(self._wait_for_disconnect())
+    def begin_wait(self, task: asyncio.Task[Any]) -> None:
+        """Start to look for a disconnect, and to keep the connection alive."""
+        self._task = task
+        loop = task.get_loop()
+        self._watch = loop.create_task(self._wait_for_disconnect())
         if self._takes_stream:
-            self._timer = self._loop.call_later(self._keep_alive_s, self._keep_alive)
+            self._timer = loop.call_later(self._keep_alive_s, self._keep_alive)
 
     async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -508,14 +505,15 @@ class _Exchange:
         if self._task is not None:
             self._task.cancel()
 
-    def stop_watching(self) -> None:
+    def end_wait(self) -> None:
+        """Stop both."""
         if self._watch is not None:
             self._watch.cancel()
         if self._timer is not None:
             self._timer.cancel()
 
     def _keep_alive(self) -> None:
-        self._timer = self._loop.call_later(self._keep_alive_s, self._keep_alive)
+        self._timer = asyncio.get_running_loop().call_later(self._keep_alive_s, self._keep_alive)
         if not self._queue:
             self._enqueue(KEEP_ALIVE)
 
@@ -527,7 +525,7 @@ class _Exchange:
     def _enqueue(self, event: bytes) -> None:
         self._queue.append(event)
         if self._writer is None or self._writer.done():
-            self._writer = self._loop.create_task(self._write())
+            self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
         if not self._is_streaming:
@@ -580,10 +578,12 @@ def _error(code: int, text: str, request_id: int | str | None = None) -> bytes:
     return encode_error(request_id, code, text)
 
 
-def _remember(known: dict[Any, Any], key: Any, verdict: Any) -> Any:
+def _remember(known: dict[_K, _V], key: _K, verdict: _V) -> _V:
     if len(known) >= _MAX_REMEMBERED:
         known.clear()
-    known[key] = verdict
+    # A client could fill the memory with long headers that never come again.
+    if len(repr(key)) <= _MAX_REMEMBERED_CHARS:
+        known[key] = verdict
     return verdict
 
 

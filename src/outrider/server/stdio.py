@@ -142,6 +142,12 @@ class StdioConnection:
             raise RuntimeError("a modern request asks for input in its result")
         return await self._session.request(question, self._send)
 
+    def begin_wait(self, task: asyncio.Task[Any]) -> None:
+        """Nothing: cancellation comes as a notification."""
+
+    def end_wait(self) -> None:
+        """Nothing."""
+
     def release(self, retry_ms: int) -> None:
         """Nothing: only legacy HTTP has streams to come back to."""
 

@@ -97,6 +97,13 @@ class _Channel:
     async def request(self, question: Question) -> Any:
         return await self._session.request(question, self._stream.put)
 
+    def begin_wait(self, task: asyncio.Task[Any]) -> None:
+        # In this era a closed connection does not cancel.
+        pass
+
+    def end_wait(self) -> None:
+        pass
+
     def release(self, retry_ms: int) -> None:
         self._stream.retry_ms = retry_ms
         self._stream.changed.set()
