@@ -21,6 +21,7 @@ __all__ = [
     "LocalProtocolError",
     "MissingClientCapability",
     "NoCommonVersion",
+    "Offline",
     "OutriderError",
     "PeerError",
     "RemoteProtocolError",
@@ -207,6 +208,10 @@ class NoCommonVersion(OutriderError):
 
 class TransportError(OutriderError):
     """The bytes did not get through: no statement about what the peer is."""
+
+
+class Offline(TransportError):
+    """The server was not asked, because only what is remembered was wanted."""
 
 
 class ConnectFailed(TransportError):

@@ -13,22 +13,28 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, Final, Generic, TypeVar, cast
 
+import msgspec
 from msgspec import Raw, Struct
 
+from outrider.cache.memory import Memory, Peer, RecalledList, Source
 from outrider.client.channel import Channel
 from outrider.client.opening import Trail, open_session
+from outrider.client.remembering import Remembering, peer_of
 from outrider.client.session import Change, Progress, ProgressCallback, Session, Subscription, Wanted
-from outrider.client.target import ClientOptions, Target, parse_target
+from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
 from outrider.errors import (
     INVALID_PARAMS,
+    MODERN_CODES,
     ConnectionLost,
     HeaderMismatch,
+    HttpRejected,
     InputNeeded,
     LocalProtocolError,
+    Offline,
     OutriderError,
     PeerError,
-    RemoteProtocolError,
     TimedOut,
+    UnsupportedVersion,
 )
 from outrider.protocol.headers import HeaderParam, header_params, param_headers
 from outrider.protocol.model import (
@@ -81,6 +87,8 @@ class Listing(Struct, Generic[T], frozen=True):
         quarantined: malformed items and parts of items, with reasons.
         warnings: what else was wrong with the list.
         pages: the pages as they came, without their items: caching hints, `_meta`.
+        source: "network", "memory" (remembered and fresh) or "stale" (remembered, and no longer fresh).
+        received_ms: when the oldest page came, in milliseconds since 1970; 0 if it came just now.
     """
 
     items: tuple[T, ...]
@@ -88,6 +96,8 @@ class Listing(Struct, Generic[T], frozen=True):
     quarantined: tuple[Quarantined, ...]
     warnings: tuple[str, ...]
     pages: tuple[dict[str, Any], ...]
+    source: Source = Source.NETWORK
+    received_ms: int = 0
 
     def __iter__(self) -> Any:
         """The items, in order."""
@@ -127,21 +137,38 @@ class Client:
     Every method raises `OutriderError` and nothing else for what a server does: `PeerError` when it answers an error, `TransportError`
     when no answer comes, `RemoteProtocolError` when the answer breaks the rules.
 
-    Attributes:
+    With a `memory`, the client is opened only when something must be asked: what is remembered and fresh costs no process and no
+    connection. Use `client.discover()` and the lists without entering the context, and `close` at the end.
+
+    Args:
         target: where to.
         options: limits and identity.
+        memory: where answers and the era are remembered; None to ask every time. It is not closed with the client.
+        peer: whose answers these are, for the memory; None to take the target's own fingerprint and credentials.
+        assume: the era to try first, known from elsewhere; corrected if it turns out wrong.
+
+    Attributes:
         trail: how the server was opened, last time.
-        on_change: called with each `Change` the server announces; must not block. Set it before entering the context.
+        on_change: called with each `Change` the server announces; must not block.
         on_log: called with the params of each log message.
     """
 
-    def __init__(self, target: Target, options: ClientOptions, *, assume: Era | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        options: ClientOptions,
+        *,
+        memory: Memory | None = None,
+        peer: Peer | None = None,
+        assume: Era | None = None,
+    ) -> None:
         self.target = target
         self.options = options
         self.trail = Trail()
         self.on_change: Callable[[Change], None] = lambda _: None
         self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
-        self._assume = assume
+        self._remembering = None if memory is None else Remembering(memory, peer or peer_of(target))
+        self._era = assume
         self._session: Session | None = None
         self._opening = asyncio.Lock()
         self._closed = False
@@ -190,6 +217,11 @@ class Client:
         return description
 
     @property
+    def remembering(self) -> Remembering | None:
+        """What is remembered of this server, or None without a memory."""
+        return self._remembering
+
+    @property
     def channel(self) -> Channel | None:
         """What carries the session, or None when there is none."""
         return self._session.channel if self._session is not None else None
@@ -206,15 +238,35 @@ class Client:
             if self._session is None:
                 if self._closed:
                     raise LocalProtocolError("the client is closed")
-                self.trail = Trail()
-                session = await open_session(self.target, self.options, self.trail, assume=self._assume)
-                session.on_change = self._changed
-                session.on_log = lambda params: self.on_log(params)
-                self._assume = session.era
-                self._session = session
+                self._session = await self._open()
             return self._session
 
+    async def _open(self) -> Session:
+        """Open the server, with the era that is remembered as the first guess, and remember the era that is found."""
+        if self.options.offline:
+            raise Offline(f"{self.target.label} was not asked", hint="leave out --offline to ask it")
+        self.trail = Trail()
+        assume = self._era
+        if assume is None and self._remembering is not None:
+            assume = await self._remembering.assumed_era()
+        session = await open_session(self.target, self.options, self.trail, assume=assume)
+        session.on_change = self._changed
+        session.on_log = lambda params: self.on_log(params)
+        self._era = session.era
+        if self._remembering is not None and self.trail.storable:
+            await self._remembering.learned(session, self.trail)
+        return session
+
+    async def rest(self) -> None:
+        """End the process or connection, as when it has been idle for long; the next request opens it again."""
+        async with self._opening:
+            session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
     def _changed(self, change: Change) -> None:
+        if self._remembering is not None:
+            self._remembering.changed(change)
         self.on_change(change)
 
     async def _reopened_after(self, lost: Session, error: ConnectionLost) -> Session:
@@ -261,8 +313,9 @@ class Client:
             The result's JSON bytes.
         """
         session = await self._opened()
+        how = (timeout_s, headers, meta, on_progress)
         try:
-            return await self._timed(session, method, params, timeout_s, headers, meta, on_progress)
+            return await self._timed(session, method, params, *how)
         except ConnectionLost as error:
             if not (session.channel.stdio or is_safe):
                 raise
@@ -270,7 +323,34 @@ class Client:
             session = await self._reopened_after(session, error) if session.channel.stdio else session
             if not is_safe:
                 raise
-        return await self._timed(session, method, params, timeout_s, headers, meta, on_progress)
+        except (HttpRejected, PeerError) as error:
+            if not _contradicts(session.era, error):
+                await self._doubted(method, error)
+                raise
+            changed = await self._reconsidered(session)
+            if changed is None or not is_safe:
+                raise
+            session = changed
+        return await self._timed(session, method, params, *how)
+
+    async def _doubted(self, method: str, error: OutriderError) -> None:
+        """A refusal may mean that what is remembered is out of date."""
+        if self._remembering is not None and isinstance(error, PeerError):
+            await self._remembering.memory.doubt(self._remembering.peer.target, method, error.code)
+
+    async def _reconsidered(self, doubted: Session) -> Session | None:
+        """Ask the server once more which era it speaks; the new session if that has changed, else None.
+
+        Spec: 2026-07-28 basic/versioning#backward-compatibility-with-initialization-based-versions (re-probe when the assumption fails)
+        """
+        async with self._opening:
+            if self._session is doubted:
+                self._session, self._era = None, None
+                if self._remembering is not None:
+                    await self._remembering.memory.forget_era(self._remembering.peer.target)
+                await doubted.close()
+        session = await self._opened()
+        return session if (session.era, session.version) != (doubted.era, doubted.version) else None
 
     async def _timed(
         self,
@@ -312,44 +392,64 @@ class Client:
 
     # -- the calls -----------------------------------------------------------------------------------------------------------------
 
-    async def discover(self, *, timeout_s: float | None = None) -> ServerDescription:
-        """Ask the server what it is, now: `server/discover`, or for a legacy server what its handshake said.
+    async def discover(self, *, timeout_s: float | None = None, refresh: bool = False) -> ServerDescription:
+        """What the server is: `server/discover`, or for a legacy server what its handshake said.
+
+        Args:
+            timeout_s: how long to wait for the request, in seconds.
+            refresh: ask even if a fresh answer is remembered.
 
         Spec: 2026-07-28 server/discover
         """
-        session = await self._opened()
-        if session.era is Era.LEGACY:
+        if self._remembering is None:
+            session = await self._opened()
+            if session.era is Era.MODERN:
+                session.description = read_description(await self._ask_discover(timeout_s))
             return self.server
-        session.description = read_description(
-            await self.request("server/discover", {}, timeout_s=timeout_s, is_safe=True)
-        )
-        return session.description
+        recalled = await self._remembering.discover(lambda: self._described(timeout_s), refresh=refresh)
+        return read_description(recalled.value)
 
-    async def list_tools(self, *, timeout_s: float | None = None) -> Listing[Tool]:
+    async def _ask_discover(self, timeout_s: float | None) -> Raw:
+        return await self.request("server/discover", {}, timeout_s=timeout_s, is_safe=True)
+
+    async def _described(self, timeout_s: float | None) -> bytes:
+        """The description's JSON, from the opening itself where that has just asked."""
+        was_open = self._session is not None
+        session = await self._opened()
+        if session.era is Era.MODERN and was_open:
+            return bytes(await self._ask_discover(timeout_s))
+        description = session.description
+        if description is None:  # pragma: no cover - opening always asks
+            raise LocalProtocolError("the server has not described itself")
+        return msgspec.json.encode(description.wire if session.era is Era.MODERN else description.as_discover_result())
+
+    async def list_tools(self, *, timeout_s: float | None = None, refresh: bool = False) -> Listing[Tool]:
         """All tools, through all pages. Over modern HTTP, tools with an invalid `x-mcp-header` are left out with a warning.
 
         Args:
             timeout_s: how long the whole list may take, in seconds; None for the options' `list_timeout_s`.
+            refresh: ask even if a fresh list is remembered.
 
         Spec: 2026-07-28 server/tools#listing-tools
         """
-        listing: Listing[Tool] = await self._listing(TOOLS, timeout_s)
-        session = await self._opened()
-        if session.channel.stdio or session.era is Era.LEGACY:
+        listing: Listing[Tool] = await self._listing(TOOLS, timeout_s, refresh=refresh)
+        if isinstance(self.target, StdioTarget) or await self._known_era() is Era.LEGACY:
             return listing
         return self._with_mirrored_headers(listing)
 
-    async def list_prompts(self, *, timeout_s: float | None = None) -> Listing[Prompt]:
+    async def list_prompts(self, *, timeout_s: float | None = None, refresh: bool = False) -> Listing[Prompt]:
         """All prompts, through all pages; see `list_tools`."""
-        return await self._listing(PROMPTS, timeout_s)
+        return await self._listing(PROMPTS, timeout_s, refresh=refresh)
 
-    async def list_resources(self, *, timeout_s: float | None = None) -> Listing[Resource]:
+    async def list_resources(self, *, timeout_s: float | None = None, refresh: bool = False) -> Listing[Resource]:
         """All resources, through all pages; see `list_tools`."""
-        return await self._listing(RESOURCES, timeout_s)
+        return await self._listing(RESOURCES, timeout_s, refresh=refresh)
 
-    async def list_resource_templates(self, *, timeout_s: float | None = None) -> Listing[ResourceTemplate]:
+    async def list_resource_templates(
+        self, *, timeout_s: float | None = None, refresh: bool = False
+    ) -> Listing[ResourceTemplate]:
         """All resource templates, through all pages; see `list_tools`."""
-        return await self._listing(RESOURCE_TEMPLATES, timeout_s)
+        return await self._listing(RESOURCE_TEMPLATES, timeout_s, refresh=refresh)
 
     async def call_tool(
         self,
@@ -479,14 +579,33 @@ class Client:
 
     # -- lists ---------------------------------------------------------------------------------------------------------------------
 
-    async def _listing(self, kind: ListKind, timeout_s: float | None) -> Listing[Any]:
+    async def _known_era(self) -> Era:
+        """The era, without opening the server if it is remembered."""
+        era = self._era
+        if era is None and self._remembering is not None:
+            era = await self._remembering.known_era()
+        return era or (await self._opened()).era
+
+    async def _listing(self, kind: ListKind, timeout_s: float | None, *, refresh: bool) -> Listing[Any]:
         limit = self.options.list_timeout_s if timeout_s is None else timeout_s
         gathering = _Gathering(kind, self.options)
+
+        async def ask(cursor: str | None) -> bytes:
+            params = {} if cursor is None else {"cursor": cursor}
+            return bytes(await self.request(kind.method, params, timeout_s=limit, is_safe=True))
+
         try:
             async with asyncio.timeout(limit):
-                await gathering.read_all(
-                    lambda params: self.request(kind.method, params, timeout_s=limit, is_safe=True)
+                if self._remembering is None:
+                    await gathering.read_all(ask)
+                    return gathering.listing()
+                version = await self._remembering.known_version() or (await self._opened()).version
+                recalled = await self._remembering.list(
+                    kind.method, gathering.reading(ask), version, self.options.capabilities, refresh=refresh
                 )
+                return gathering.recalled(recalled)
+        except _CutOff:
+            pass
         except TimeoutError as error:
             session = self._session
             strays = session.channel.strays() if session is not None else ""
@@ -516,7 +635,14 @@ class Client:
             return listing
         names = {quarantined.item for quarantined in excluded}
         items = tuple(tool for tool in listing.items if tool.name not in names)
-        return Listing(items, listing.complete, (*listing.quarantined, *excluded), listing.warnings, listing.pages)
+        return msgspec.structs.replace(listing, items=items, quarantined=(*listing.quarantined, *excluded))
+
+
+class _CutOff(OutriderError):
+    """A list ends here, before its end; what came so far is kept, and nothing is remembered."""
+
+    def __init__(self) -> None:
+        super().__init__("the list was cut off")
 
 
 class _Gathering:
@@ -534,6 +660,8 @@ class _Gathering:
         self._quarantined: list[Quarantined] = []
         self._seen_cursors: set[str] = set()
         self._stalled = 0
+        self._doubles = 0
+        self._next_cursor: str | None = None
         self.items: dict[str, Item] = {}
         self.pages: list[dict[str, Any]] = []
 
@@ -546,35 +674,63 @@ class _Gathering:
             tuple(self.pages),
         )
 
+    def recalled(self, recalled: RecalledList) -> Listing[Any]:
+        """The listing that remembered pages make."""
+        again = _Gathering(self._kind, self._options)
+        for page in recalled.pages:
+            again._take(read_page(self._kind, page.value), None)
+        again._warnings = [*self._warnings, *(warning for warning in again._warnings if warning not in self._warnings)]
+        return msgspec.structs.replace(
+            again.listing(), source=recalled.source, received_ms=min(p.received_ms for p in recalled.pages)
+        )
+
     def cut_off(self, why: str) -> None:
         self._complete = False
         self._warnings.append(why)
 
-    async def read_all(self, ask: Callable[[dict[str, Any]], Awaitable[Raw]]) -> None:
-        restarted = False
+    async def read_all(self, ask: Callable[[str | None], Awaitable[bytes]]) -> None:
+        """Read page after page."""
+        read, restarted = self.reading(ask), False
         cursor: str | None = None
         while True:
             try:
-                payload = await ask({} if cursor is None else {"cursor": cursor})
+                await read(cursor)
+            except PeerError as error:
+                if cursor is None or error.code != INVALID_PARAMS:
+                    raise
+                # The list changed under our feet. Spec: 2026-07-28 server/utilities/caching#interaction-with-pagination (SHOULD)
+                if restarted:
+                    self.cut_off(f"page {len(self.pages) + 1} of {self._kind.method} failed again: {error}")
+                    return
+                restarted, cursor = True, None
+                continue
+            cursor = self._next_cursor
+            if cursor is None:
+                return
+
+    def reading(self, ask: Callable[[str | None], Awaitable[bytes]]) -> Callable[[str | None], Awaitable[bytes]]:
+        """A function that asks for one page and adds it.
+
+        It raises `_CutOff` where the list must end before its end, and lets through a refused cursor, after which the caller begins again.
+        """
+
+        async def read(cursor: str | None) -> bytes:
+            if cursor is None and self.pages:
+                self._start_over()
+            try:
+                payload = await ask(cursor)
                 page = read_page(self._kind, payload)
-            except (PeerError, RemoteProtocolError) as error:
-                if cursor is None:
-                    raise
-                if isinstance(error, PeerError) and error.code == INVALID_PARAMS and not restarted:
-                    # The list changed under our feet. Spec: 2026-07-28 server/utilities/caching#interaction-with-pagination (SHOULD)
-                    restarted, cursor = True, None
-                    self._start_over()
-                    continue
-                self.cut_off(f"page {len(self.pages) + 1} of {self._kind.method} failed: {error}")
-                return
             except OutriderError as error:
-                if cursor is None:
+                if cursor is None or (isinstance(error, PeerError) and error.code == INVALID_PARAMS):
                     raise
                 self.cut_off(f"page {len(self.pages) + 1} of {self._kind.method} failed: {error}")
-                return
-            if not self._take(page, cursor):
-                return
-            cursor = page.next_cursor
+                raise _CutOff from error
+            self._take(page, cursor)
+            if self._next_cursor is None and not self._complete:
+                raise _CutOff
+            return payload
+
+        return read
 
     def _start_over(self) -> None:
         self.items.clear()
@@ -583,26 +739,26 @@ class _Gathering:
         self._seen_cursors.clear()
         self._warnings.append(f"a cursor of {self._kind.method} became invalid; the list was read again from the start")
 
-    def _take(self, page: ListPage, cursor: str | None) -> bool:
-        """Add a page; whether to go on."""
+    def _take(self, page: ListPage, cursor: str | None) -> None:
+        """Add a page, and set where the next begins: None at the end, or where it is cut off."""
+        self._next_cursor = None
         self.pages.append(page.meta)
         before = len(self.items)
-        doubles = 0
         for item in page.items:
             identity = _identity(item)
             if identity in self.items:
-                doubles += 1
+                self._doubles += 1
             elif len(self.items) >= self._options.max_list_items:
                 self.cut_off(f"more than {self._options.max_list_items} {self._kind.label}; the rest was left out")
-                return False
+                return
             else:
                 self.items[identity] = item
         self._quarantined.extend(page.quarantined)
-        has_news = len(self.items) > before
         if page.next_cursor is None:
-            if doubles:
-                self._warnings.append(f"{doubles} {self._kind.label} were listed twice; the first of each counts")
-            return False
+            if self._doubles:
+                self._warnings.append(f"{self._doubles} {self._kind.label} were listed twice; the first of each counts")
+            return
+        has_news = len(self.items) > before
         self._stalled = 0 if has_news else self._stalled + 1
         is_known = page.next_cursor in self._seen_cursors or page.next_cursor == cursor
         self._seen_cursors.add(page.next_cursor)
@@ -610,13 +766,23 @@ class _Gathering:
             self.cut_off(
                 f"{self._kind.method} pages on without bringing anything new; stopped after {len(self.pages)} pages"
             )
-            return False
-        if len(self.pages) >= self._options.max_list_pages:
+        elif len(self.pages) >= self._options.max_list_pages:
             self.cut_off(
                 f"{self._kind.method} has more than {self._options.max_list_pages} pages; the rest was left out"
             )
-            return False
-        return True
+        else:
+            self._next_cursor = page.next_cursor
+
+
+def _contradicts(era: Era, error: HttpRejected | PeerError) -> bool:
+    """Whether an answer is one that a server of this era would not give."""
+    if isinstance(error, HttpRejected):
+        return era is Era.MODERN and error.status in (400, 404, 405, 406, 415)
+    if era is Era.LEGACY:
+        return error.code in MODERN_CODES
+    return isinstance(error, UnsupportedVersion) or (
+        error.code not in MODERN_CODES and "session" in error.message.lower()
+    )
 
 
 def _identity(item: Item) -> str:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from outrider.cache.memory import Memory, Source
 from outrider.client.client import Client, Listing
 from outrider.client.report import DiscoveryReport, Failure
 from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
 from outrider.errors import OutriderError, PeerError
 from outrider.protocol.freshness import read_hints
-from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind
+from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, ServerDescription
 from outrider.protocol.versions import Era
 
-__all__ = ["discover"]
+__all__ = ["discover", "report_on"]
 
 
 async def discover(
@@ -32,6 +33,8 @@ async def discover(
     cwd: str | None = None,
     options: ClientOptions | None = None,
     lists: bool = True,
+    memory: Memory | None = None,
+    refresh: bool = False,
 ) -> DiscoveryReport:
     """Find out what an MCP server is and what it can do.
 
@@ -45,25 +48,40 @@ async def discover(
         cwd: the working directory, for commands.
         options: limits and identity.
         lists: also read the lists that the server declares.
+        memory: where answers are remembered; None to ask every time. It is not closed here.
+        refresh: ask even if everything is remembered and fresh.
 
     Raises:
         ConfigError: the target cannot be used; nothing was started.
     """
-    client = Client(parse_target(target, headers=headers, env=env, cwd=cwd), options or ClientOptions())
+    client = Client(parse_target(target, headers=headers, env=env, cwd=cwd), options or ClientOptions(), memory=memory)
+    try:
+        return await report_on(client, lists=lists, refresh=refresh)
+    finally:
+        await client.close()
+
+
+async def report_on(client: Client, *, lists: bool = True, refresh: bool = False) -> DiscoveryReport:
+    """The report on a client's server; like `discover`, with a client that stays open for more."""
     report = _empty_report(client.target)
     started = time.monotonic()
     try:
-        async with client:
-            report.timings_ms["open"] = _since(started)
-            _describe(report, client)
-            if lists:
-                lists_started = time.monotonic()
-                await _read_lists(report, client)
-                report.timings_ms["lists"] = _since(lists_started)
-            _collect(report, client)
+        if client.remembering is None:
+            await client.__aenter__()  # The opening has just asked; asking again would tell nothing new.
+            _describe(report, client.server, client.era, client.protocol_version)
+        else:
+            server = await client.discover(refresh=refresh)
+            era = await client.remembering.known_era()
+            version = await client.remembering.known_version()
+            _describe(report, server, era or client.era, version or client.protocol_version)
+        report.timings_ms["open"] = _since(started)
+        if lists:
+            lists_started = time.monotonic()
+            await _read_lists(report, client, refresh=refresh)
+            report.timings_ms["lists"] = _since(lists_started)
     except OutriderError as error:
         report.failure = Failure.of(error)
-        _collect(report, client)
+    _collect(report, client)
     report.timings_ms["total"] = _since(started)
     return report
 
@@ -83,35 +101,33 @@ def _since(moment: float) -> float:
     return round((time.monotonic() - moment) * 1000, 1)
 
 
-def _describe(report: DiscoveryReport, client: Client) -> None:
-    server = client.server
-    report.era = client.era
-    report.era_reason = client.trail.row
-    report.protocol_version = client.protocol_version
+def _describe(report: DiscoveryReport, server: ServerDescription, era: Era, version: str) -> None:
+    report.era = era
+    report.protocol_version = version
     report.supported_versions = server.supported_versions
     report.capabilities = server.capabilities
     report.identity = server.identity
     report.instructions = server.instructions
-    if client.era is Era.MODERN:
+    if era is Era.MODERN:
         hints = read_hints(msgspec.json.encode(server.wire))
         report.ttl_ms, report.cache_scope = hints.ttl_ms, hints.scope.value
         report.warnings.extend(f"server/discover: {fault}" for fault in hints.faults)
-    if client.channel is not None:
-        report.transport = client.channel.transport
 
 
-async def _read_lists(report: DiscoveryReport, client: Client) -> None:
+async def _read_lists(report: DiscoveryReport, client: Client, *, refresh: bool) -> None:
     async def tools() -> None:
-        report.tools = await _read_list(report, TOOLS, client.list_tools)
+        report.tools = await _read_list(report, TOOLS, client.list_tools(refresh=refresh))
 
     async def prompts() -> None:
-        report.prompts = await _read_list(report, PROMPTS, client.list_prompts)
+        report.prompts = await _read_list(report, PROMPTS, client.list_prompts(refresh=refresh))
 
     async def resources() -> None:
-        report.resources = await _read_list(report, RESOURCES, client.list_resources)
+        report.resources = await _read_list(report, RESOURCES, client.list_resources(refresh=refresh))
 
     async def resource_templates() -> None:
-        report.resource_templates = await _read_list(report, RESOURCE_TEMPLATES, client.list_resource_templates)
+        report.resource_templates = await _read_list(
+            report, RESOURCE_TEMPLATES, client.list_resource_templates(refresh=refresh)
+        )
 
     wanted = {"tools": (tools,), "prompts": (prompts,), "resources": (resources, resource_templates)}
     async with asyncio.TaskGroup() as group:
@@ -121,12 +137,10 @@ async def _read_lists(report: DiscoveryReport, client: Client) -> None:
                     group.create_task(reader())
 
 
-async def _read_list(
-    report: DiscoveryReport, kind: ListKind, read: Callable[[], Awaitable[Listing[Any]]]
-) -> Listing[Any]:
+async def _read_list(report: DiscoveryReport, kind: ListKind, reading: Awaitable[Listing[Any]]) -> Listing[Any]:
     """One list; its failure costs this list and a warning."""
     try:
-        listing = await read()
+        listing = await reading
     except PeerError as error:
         report.warnings.append(
             f"{kind.capability} is declared, but {kind.method} answers error {error.code}: {error.message[:200]}"
@@ -143,10 +157,23 @@ async def _read_list(
 
 
 def _collect(report: DiscoveryReport, client: Client) -> None:
+    """What is known only at the end: the trail, the transport's warnings, and where the answers came from."""
     trail = client.trail
     report.attempts = trail.attempts
+    report.era_reason = trail.row
     report.warnings = [*trail.warnings, *report.warnings]
     report.stderr_tail = trail.stderr_tail
     if (channel := client.channel) is not None:
+        report.transport = channel.transport
         report.warnings.extend(warning for warning in channel.warnings if warning not in report.warnings)
         report.stderr_tail = channel.stderr_tail()
+    described = client.remembering.described if client.remembering is not None else None
+    report.received_ms = described.received_ms if described is not None else time.time_ns() // 1_000_000
+    if report.failure is not None or described is None:
+        return
+    listings = (report.tools, report.prompts, report.resources, report.resource_templates)
+    sources = {described.source, *(listing.source for listing in listings if listing is not None)}
+    # The report is as good as its weakest part.
+    report.source = next(source for source in (Source.STALE, Source.NETWORK, Source.MEMORY) if source in sources).value
+    if described.error is not None:
+        report.stale_because = str(described.error)

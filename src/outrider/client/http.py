@@ -152,7 +152,8 @@ class HttpConnection:
         parts = urlsplit(self.target.url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         # The event loop words it `Connect call failed (…)`; the system's own words are the ones people know.
-        reason = os.strerror(error.os_error.errno) if (error.os_error.errno or 0) > 0 else str(error.os_error)
+        number = error.os_error.errno or 0
+        reason = os.strerror(number) if number > 0 else str(error.os_error)
         if self._proxy:
             return ConnectFailed(
                 f"no connection to {self.target.label} through the proxy {show_url(self._proxy)}: {reason}"

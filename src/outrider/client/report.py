@@ -98,7 +98,9 @@ class DiscoveryReport(Struct, kw_only=True):
         stderr_tail: the last lines a process wrote to stderr.
         timings_ms: "open" (until the era was known), "lists", "total".
         failure: why there is no more, or None when all went well.
-        source: "network", or where else the answer came from.
+        source: "network", "memory" (remembered and fresh) or "stale" (remembered, no longer fresh, and the server could not be asked).
+        received_ms: when the server said it, in milliseconds since 1970.
+        stale_because: why a stale answer had to do, or "".
     """
 
     target: str
@@ -122,6 +124,8 @@ class DiscoveryReport(Struct, kw_only=True):
     timings_ms: dict[str, float] = {}
     failure: Failure | None = None
     source: str = "network"
+    received_ms: int = 0
+    stale_because: str = ""
 
     @property
     def ok(self) -> bool:
@@ -175,6 +179,8 @@ class DiscoveryReport(Struct, kw_only=True):
             "timingsMs": dict(self.timings_ms),
             "failure": failure,
             "source": self.source,
+            "receivedMs": self.received_ms,
+            "staleBecause": self.stale_because or None,
         }
 
 
@@ -184,6 +190,7 @@ def _list_as_json(listing: Listing[Any] | None) -> dict[str, Any] | None:
     return {
         "count": len(listing.items),
         "complete": listing.complete,
+        "source": listing.source.value,
         "estimatedTokens": sum(map(estimated_tokens, listing.items)),
         # Items as they came: the number forms and unknown members of the server survive.
         "items": [Raw(bytes(item.wire)) for item in listing.items],

@@ -130,6 +130,7 @@ class ClientOptions:
         max_list_pages: pages read of one list.
         max_list_items: items kept of one list.
         pin: which eras may be spoken.
+        offline: ask nobody; only what is remembered counts.
         client_info: the Implementation sent as ours, or None to send none to modern servers.
         capabilities: the ClientCapabilities declared.
         trace: called with a direction (">" out, "<" in, "!" diagnostic) and a redacted line for every message; None for none.
@@ -144,6 +145,7 @@ class ClientOptions:
     max_list_pages: int = 1_000
     max_list_items: int = 100_000
     pin: Pin = Pin.AUTO
+    offline: bool = False
     client_info: Mapping[str, Any] | None = field(default_factory=_default_client_info)
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     trace: Callable[[str, str], None] | None = None

@@ -80,6 +80,15 @@ class ServerDescription(Struct, frozen=True):
     wire: dict[str, Any]
     warnings: tuple[str, ...] = ()
 
+    def as_discover_result(self) -> dict[str, Any]:
+        """The description in the shape of a DiscoverResult, whichever handshake it came from."""
+        result: dict[str, Any] = {"supportedVersions": list(self.supported_versions), "capabilities": self.capabilities}
+        if self.instructions:
+            result["instructions"] = self.instructions
+        if self.identity is not None:
+            result["_meta"] = {SERVER_INFO: self.identity}
+        return result
+
     @property
     def extensions(self) -> dict[str, Any]:
         """Extension identifiers with their settings. Spec: 2026-07-28 basic/versioning#extension-negotiation"""
