@@ -511,8 +511,10 @@ class _Driver:
     async def _close_channel(self) -> None:
         if self._channel is None:
             return
-        channel, self._channel, self._legacy = self._channel, None, None
+        channel = self._channel
+        # Forgotten only when it is closed: a time-out in the middle of this must still find it.
         await channel.close()
+        self._channel, self._legacy = None, None
         self._collect(channel)
 
     async def abandon(self) -> None:

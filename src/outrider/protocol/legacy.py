@@ -116,6 +116,15 @@ def after_initialize(seen: Observed, *, answered_version: str = "", probed: bool
         )
     if seen.kind is Kind.UNAVAILABLE:
         return Decision(row="unavailable", era=None, step=Step.RETRY)
+    if seen.kind is Kind.ENDED and not probed:
+        # It may be the probe that ended it: a server that was still starting reads it only now.
+        return Decision(
+            row="process ended, the probe not yet answered",
+            era=None,
+            step=Step.RESPAWN,
+            version=seen.asked,
+            storable=True,
+        )
     if seen.kind is Kind.SILENT and seen.stdio and not seen.repeated:
         # A process that the probe has confused may still be a good server when asked nothing else first.
         return Decision(row="handshake unanswered", era=None, step=Step.RESPAWN, version=seen.asked, storable=True)
