@@ -1,0 +1,705 @@
+"""One process and its three pipes, as callbacks: the part of the stdio transport that is different on each operating system.
+
+Decided here: how a process is started so that its whole tree can be ended, how its pipes are read and written without blocking the event
+loop, how its end is noticed, and what becomes of it when the interpreter exits. Not here: when it is ended, and what its output is
+(`stdio`).
+
+On POSIX each server leads a session, and so a process group, of its own: a Ctrl-C in the terminal does not reach it, and a signal to the
+group reaches what it started. On Linux, what has left the group is found by its parent. On Windows each server is in a Job Object. If this
+process is killed outright, Windows ends the jobs; on POSIX all a server notices is the end of its standard input, which is the protocol's
+own signal to exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Final, Protocol
+
+from outrider.client.command import batch_command_line
+
+if TYPE_CHECKING or sys.platform == "win32":
+    import ctypes
+
+__all__ = ["Child", "Listener", "PipedChild", "ThreadedChild", "spawn"]
+
+# The capacity of a pipe, and below what allocators hand out page by page.
+_READ_BYTES: Final = 1 << 16
+# What a dead process left in a pipe. A pipe holds less, unless something that outlived the process goes on writing into it.
+_DRAIN_BYTES: Final = 1 << 20
+_POLL_S: Final = (0.002, 0.1)
+_AFTER_KILL_S: Final = 1.0
+_DRAIN_S: Final = 0.5
+_CREATE_SUSPENDED: Final = 0x4
+_AT_EXIT_S: Final = (1.0, 0.5)
+
+
+class Listener(Protocol):
+    """Who hears what a child does; every method is called in the event loop and must neither block nor raise."""
+
+    def on_stdout(self, data: bytes) -> None:
+        """The process wrote to its standard output."""
+
+    def on_stdout_end(self) -> None:
+        """It closed its standard output, or is gone and everything it wrote has been handed on. Called once."""
+
+    def on_stderr(self, data: bytes) -> None:
+        """The process wrote to its standard error."""
+
+    def on_stdin_change(self) -> None:
+        """Less is waiting to be written than before, or nothing can be written any more."""
+
+    def on_exit(self, code: int) -> None:
+        """The process ended, after everything it wrote was handed on: its exit code, or minus the number of the signal."""
+
+
+class Child(Protocol):
+    """A running process.
+
+    Attributes:
+        pid: its process id.
+        unsent: bytes that wait to be written to its standard input.
+        stdin_lost: whether nothing can be written any more.
+    """
+
+    pid: int
+    unsent: int
+    stdin_lost: bool
+
+    def write(self, data: bytes) -> None:
+        """Write to the standard input, all of it, in order, as fast as the process reads. Never blocks."""
+
+    def close_stdin(self) -> None:
+        """End the standard input. What is unsent is dropped if the process does not read."""
+
+    def pause_stdout(self) -> None:
+        """Let the process wait before it can write more."""
+
+    def resume_stdout(self) -> None:
+        """Go on reading."""
+
+    def note_descendants(self) -> None:
+        """Remember what the process has started so far, as far as the system tells, for `terminate`, `kill` and `sweep`."""
+
+    def terminate(self) -> None:
+        """Ask the whole tree to end."""
+
+    def kill(self) -> None:
+        """End the whole tree at once."""
+
+    def kill_now(self) -> None:
+        """`kill`, and wait for the process without the event loop, a moment at most: for when the loop is being taken down."""
+
+    async def sweep(self, grace_s: float) -> None:
+        """After the process itself has ended: end what is left of its tree, asking first."""
+
+    def release(self) -> None:
+        """Let go of the pipes, whoever else may hold their other ends."""
+
+
+def spawn(argv: Sequence[str], program: str, *, env: Mapping[str, str], cwd: str | None, listener: Listener) -> Child:
+    """Start a process and begin to read from it. Without suspension points, so that no cancellation can part it from its owner.
+
+    Args:
+        argv: the command as configured.
+        program: the file to run.
+        env: its whole environment.
+        cwd: its working directory, or None for ours.
+        listener: who hears of it.
+
+    Raises:
+        OSError, ValueError: the system refused.
+    """
+    if sys.platform == "win32":
+        return ThreadedChild(argv, program, env=env, cwd=cwd, listener=listener)
+    return PipedChild(argv, program, env=env, cwd=cwd, listener=listener)
+
+
+class _Tree:
+    """A process and everything it started."""
+
+    def __init__(self, argv: Sequence[str], program: str, env: Mapping[str, str], cwd: str | None) -> None:
+        self._job: _Job | None = None
+        command: Sequence[str] | str = [program, *argv[1:]]
+        flags = 0
+        if sys.platform == "win32":
+            flags = _CREATE_SUSPENDED | subprocess.CREATE_NO_WINDOW
+            if program.lower().endswith((".bat", ".cmd")):
+                command = batch_command_line(program, argv[1:])
+        self.popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=dict(env),
+            cwd=cwd,
+            start_new_session=True,
+            creationflags=flags,
+        )
+        self.pid = self.popen.pid
+        self._escaped: dict[int, str] = {}
+        _running.add(self)
+        if sys.platform == "win32":
+            try:
+                self._job = _Job(self.popen)
+            except BaseException:
+                self.popen.kill()
+                raise
+
+    def reap(self) -> int | None:
+        """The exit code if the process has ended, and the end of its entry in the process table."""
+        code = self.popen.poll()
+        if code is not None:
+            _running.discard(self)
+        return code
+
+    def note_descendants(self) -> None:
+        if self.popen.returncode is None:
+            self._escaped |= {pid: start for pid, group, start in _descendants(self.pid) if group != self.pid}
+
+    def signal(self, *, kill: bool) -> None:
+        if self._job is not None:
+            self._job.terminate()
+            return
+        number = signal.SIGKILL if kill else signal.SIGTERM
+        # Only while the group exists is its number not somebody else's: it does as long as its leader is not reaped or a member runs.
+        if self.popen.returncode is None or _group_runs(self.pid):
+            try:
+                os.killpg(self.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass
+        for pid, start in self._escaped.items():
+            if _start_of(pid) == start:
+                try:
+                    os.kill(pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+
+    def has_survivors(self) -> bool:
+        """Whether anything of the tree runs, after the process itself was reaped."""
+        if self._job is not None:
+            return self._job.is_populated()
+        return _group_runs(self.pid) or any(_start_of(pid) == start for pid, start in self._escaped.items())
+
+    async def sweep(self, grace_s: float) -> None:
+        if not self.has_survivors():
+            return
+        for kill, patience_s in ((False, grace_s), (True, _AFTER_KILL_S)):
+            self.signal(kill=kill)
+            deadline = time.monotonic() + patience_s
+            pause = _POLL_S[0]
+            while self.has_survivors():
+                if time.monotonic() > deadline:
+                    break
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _POLL_S[1])
+            else:
+                return
+
+    def kill_now(self) -> None:
+        self.signal(kill=True)
+        try:
+            self.popen.wait(_AFTER_KILL_S)
+        except subprocess.TimeoutExpired:
+            return
+        self.reap()
+        if self.has_survivors():
+            self.signal(kill=True)
+
+
+_running: set[_Tree] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """Nothing we started outlives the interpreter, whatever became of the event loop: end of input, then SIGTERM, then SIGKILL."""
+    trees = list(_running)
+    for tree in trees:
+        tree.note_descendants()
+        if tree.popen.stdin is not None:
+            try:
+                tree.popen.stdin.close()
+            except OSError:
+                pass
+    for patience_s, kill in ((_AT_EXIT_S[0], False), (_AT_EXIT_S[1], True)):
+        deadline = time.monotonic() + patience_s
+        while any(tree.reap() is None for tree in trees) and time.monotonic() < deadline:
+            time.sleep(_POLL_S[0])
+        trees = [tree for tree in trees if tree.reap() is None or tree.has_survivors()]
+        for tree in trees:
+            tree.signal(kill=kill)
+    for tree in trees:
+        tree.kill_now()
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked copy of this process is not the parent of these, and must not end them when it exits.
+    os.register_at_fork(after_in_child=_running.clear)
+
+
+def _group_runs(group: int) -> bool:
+    """Whether a process group has a member that runs."""
+    try:
+        os.waitpid(-group, os.WNOHANG)  # orphans are ours to reap where we are the first process of a container
+    except OSError:
+        pass
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    # A member that ended counts until its parent takes notice, which the first process of many a container never does.
+    return not sys.platform.startswith("linux") or any(
+        _belongs_and_runs(entry, group) for entry in Path("/proc").glob("[0-9]*")
+    )
+
+
+def _belongs_and_runs(entry: Path, group: int) -> bool:
+    fields = _stat(entry)
+    return len(fields) > 2 and fields[2] == str(group) and fields[0] not in "ZX"
+
+
+def _stat(entry: Path) -> list[str]:
+    """The fields of a process's `stat` after its name: state, parent, group, … ; [] if it is gone."""
+    try:
+        return (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _start_of(pid: int) -> str:
+    """When a running process was started, which with its id makes it unique; "" if it is gone."""
+    fields = _stat(Path("/proc", str(pid)))
+    return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
+
+
+def _descendants(root: int) -> list[tuple[int, int, str]]:
+    """The processes at and below `root`, on Linux: id, process group and start time. Elsewhere none are known."""
+    found: list[tuple[int, int, str]] = []
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        fields = _stat(Path("/proc", str(pid)))
+        if len(fields) > 19:
+            found.append((pid, int(fields[2]), fields[19]))
+        for children in Path("/proc", str(pid), "task").glob("*/children"):
+            try:
+                waiting += [int(child) for child in children.read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+class PipedChild:
+    """A `Child` on POSIX: its pipes are watched by the event loop itself, its end by a descriptor where there is one (Linux)."""
+
+    def __init__(
+        self, argv: Sequence[str], program: str, *, env: Mapping[str, str], cwd: str | None, listener: Listener
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._tree = _Tree(argv, program, env, cwd)
+        self.pid = self._tree.pid
+        self.unsent = 0
+        self.stdin_lost = False
+        popen = self._tree.popen
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self._stdin, self._stdout, self._stderr = popen.stdin, popen.stdout, popen.stderr
+        self._backlog = bytearray()
+        self._stdout_open = self._stderr_open = True
+        self._paused = False
+        self._exited = False
+        try:
+            for pipe in (self._stdin, self._stdout, self._stderr):
+                os.set_blocking(pipe.fileno(), False)
+            self._loop.add_reader(self._stdout.fileno(), self._read_stdout)
+            self._loop.add_reader(self._stderr.fileno(), self._read_stderr)
+            self._exit_fd = self._watch_exit()
+        except BaseException:
+            self._tree.kill_now()
+            raise
+
+    # -- standard input ------------------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """See `Child.write`."""
+        if self.stdin_lost:
+            return
+        if not self._backlog:
+            try:
+                written = os.write(self._stdin.fileno(), data)
+            except BlockingIOError:
+                written = 0
+            except OSError:
+                self._lose_stdin()
+                return
+            if written == len(data):
+                return
+            data = data[written:]
+            self._loop.add_writer(self._stdin.fileno(), self._write_more)
+        self._backlog += data
+        self.unsent = len(self._backlog)
+
+    def _write_more(self) -> None:
+        try:
+            written = os.write(self._stdin.fileno(), memoryview(self._backlog)[:_READ_BYTES])
+        except BlockingIOError:
+            return
+        except OSError:
+            self._lose_stdin()
+            return
+        del self._backlog[:written]
+        self.unsent = len(self._backlog)
+        if not self._backlog:
+            self._loop.remove_writer(self._stdin.fileno())
+        self._listener.on_stdin_change()
+
+    def close_stdin(self) -> None:
+        """See `Child.close_stdin`."""
+        self._lose_stdin()
+
+    def _lose_stdin(self) -> None:
+        if self.stdin_lost:
+            return
+        self.stdin_lost = True
+        self.unsent = 0
+        if self._backlog:
+            self._backlog.clear()
+            self._loop.remove_writer(self._stdin.fileno())
+        self._stdin.close()
+        self._listener.on_stdin_change()
+
+    # -- standard output and error -------------------------------------------------------------------------------------------------
+
+    def pause_stdout(self) -> None:
+        """See `Child.pause_stdout`."""
+        if self._stdout_open and not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._stdout.fileno())
+
+    def resume_stdout(self) -> None:
+        """See `Child.resume_stdout`."""
+        if self._stdout_open and self._paused:
+            self._paused = False
+            self._loop.add_reader(self._stdout.fileno(), self._read_stdout)
+
+    def _read_stdout(self) -> None:
+        data = _read_now(self._stdout)
+        if data:
+            self._listener.on_stdout(data)
+        elif data is not None:
+            self._close_stdout()
+
+    def _read_stderr(self) -> None:
+        data = _read_now(self._stderr)
+        if data:
+            self._listener.on_stderr(data)
+        elif data is not None:
+            self._close_stderr()
+
+    def _close_stdout(self) -> None:
+        if self._stdout_open:
+            self._loop.remove_reader(self._stdout.fileno())
+            self._stdout_open = False
+            self._stdout.close()
+            self._listener.on_stdout_end()
+
+    def _close_stderr(self) -> None:
+        if self._stderr_open:
+            self._loop.remove_reader(self._stderr.fileno())
+            self._stderr_open = False
+            self._stderr.close()
+
+    # -- the end -------------------------------------------------------------------------------------------------------------------
+
+    def _watch_exit(self) -> int:
+        try:
+            exit_fd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):  # not Linux, an old one, or a sandbox without it
+            threading.Thread(target=self._wait_in_thread, name=f"outrider wait {self.pid}", daemon=True).start()
+            return -1
+        self._loop.add_reader(exit_fd, self._on_exit)
+        return exit_fd
+
+    def _wait_in_thread(self) -> None:
+        try:
+            self._tree.popen.wait()
+        finally:
+            try:
+                self._loop.call_soon_threadsafe(self._on_exit)
+            except RuntimeError:  # The loop is closed; what is left to do is done at interpreter exit.
+                pass
+
+    def _on_exit(self) -> None:
+        if self._exited:
+            return
+        code = self._tree.reap()
+        if code is None:
+            return
+        self._exited = True
+        if self._exit_fd >= 0:
+            self._loop.remove_reader(self._exit_fd)
+            os.close(self._exit_fd)
+        # All it wrote is in the pipes by now. They may never end: whatever it started holds them too.
+        for is_open, pipe, hand_on in (
+            (self._stderr_open, self._stderr, self._listener.on_stderr),
+            (self._stdout_open, self._stdout, self._listener.on_stdout),
+        ):
+            drained = 0
+            while is_open and drained < _DRAIN_BYTES and (data := _read_now(pipe)):
+                drained += len(data)
+                hand_on(data)
+        self.release()
+        self._listener.on_exit(code)
+
+    def note_descendants(self) -> None:
+        """See `Child.note_descendants`."""
+        self._tree.note_descendants()
+
+    def terminate(self) -> None:
+        """See `Child.terminate`."""
+        self._tree.signal(kill=False)
+
+    def kill(self) -> None:
+        """See `Child.kill`."""
+        self._tree.signal(kill=True)
+
+    def kill_now(self) -> None:
+        """See `Child.kill_now`."""
+        self._tree.kill_now()
+        if not self._loop.is_closed():
+            self._on_exit()
+
+    async def sweep(self, grace_s: float) -> None:
+        """See `Child.sweep`."""
+        await self._tree.sweep(grace_s)
+
+    def release(self) -> None:
+        """See `Child.release`."""
+        self._lose_stdin()
+        self._close_stderr()
+        self._close_stdout()
+
+
+def _read_now(pipe: IO[bytes]) -> bytes | None:
+    """What a pipe holds: b"" at its end, None if there is nothing yet."""
+    try:
+        return os.read(pipe.fileno(), _READ_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+class ThreadedChild:
+    """A `Child` on Windows, where an event loop cannot watch ordinary pipes: a thread for each pipe and one for the end.
+
+    It works everywhere, so that it can be tested everywhere.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], program: str, *, env: Mapping[str, str], cwd: str | None, listener: Listener
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._tree = _Tree(argv, program, env, cwd)
+        self.pid = self._tree.pid
+        self.unsent = 0
+        self.stdin_lost = False
+        popen = self._tree.popen
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        assert popen.stderr is not None
+        self._stdin = popen.stdin
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._may_read = threading.Event()
+        self._may_read.set()
+        self._released = False
+        self._stdout_ended = False
+        self._readers = [
+            self._start(self._read, popen.stdout, self._on_stdout, self._may_read),
+            self._start(self._read, popen.stderr, self._on_stderr, None),
+        ]
+        self._start(self._write_all)
+        self._start(self._wait)
+
+    def write(self, data: bytes) -> None:
+        """See `Child.write`."""
+        if not self.stdin_lost:
+            self.unsent += len(data)
+            self._outgoing.put(data)
+
+    def close_stdin(self) -> None:
+        """See `Child.close_stdin`."""
+        if not self.stdin_lost:
+            self.stdin_lost = True
+            self.unsent = 0
+            self._outgoing.put(None)
+            self._listener.on_stdin_change()
+
+    def pause_stdout(self) -> None:
+        """See `Child.pause_stdout`. The one read that may be under way still arrives."""
+        self._may_read.clear()
+
+    def resume_stdout(self) -> None:
+        """See `Child.resume_stdout`."""
+        self._may_read.set()
+
+    def note_descendants(self) -> None:
+        """See `Child.note_descendants`."""
+        self._tree.note_descendants()
+
+    def terminate(self) -> None:
+        """See `Child.terminate`. Windows knows no request, so there it is `kill`."""
+        self._tree.signal(kill=False)
+
+    def kill(self) -> None:
+        """See `Child.kill`."""
+        self._tree.signal(kill=True)
+
+    def kill_now(self) -> None:
+        """See `Child.kill_now`."""
+        self._tree.kill_now()
+
+    async def sweep(self, grace_s: float) -> None:
+        """See `Child.sweep`."""
+        await self._tree.sweep(grace_s)
+
+    def release(self) -> None:
+        """See `Child.release`. A thread that reads a pipe which something else holds open ends with that."""
+        self.close_stdin()
+        self._released = True
+        self._may_read.set()
+        self._on_stdout(b"")
+
+    # -- the threads ---------------------------------------------------------------------------------------------------------------
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> threading.Thread:
+        thread = threading.Thread(target=work, args=arguments, name=f"outrider {work.__name__} {self.pid}", daemon=True)
+        thread.start()
+        return thread
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:  # The loop is closed; what is left to do is done at interpreter exit.
+            pass
+
+    def _read(self, pipe: IO[bytes], hand_on: Callable[[bytes], None], gate: threading.Event | None) -> None:
+        with pipe:
+            while not self._released:
+                if gate is not None:
+                    gate.wait()
+                try:
+                    data = os.read(pipe.fileno(), _READ_BYTES)
+                except OSError:
+                    data = b""
+                if not data:
+                    break
+                self._call(hand_on, data)
+        self._call(hand_on, b"")
+
+    def _write_all(self) -> None:
+        with suppress(OSError), self._stdin:
+            while (data := self._outgoing.get()) is not None:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._stdin.fileno(), view) :]
+                self._call(self._on_written, len(data))
+        self._call(self._on_stdin_closed)
+
+    def _wait(self) -> None:
+        code = self._tree.popen.wait()
+        # What it wrote is read by then, unless something that outlived it holds the pipes; that is not waited for.
+        self._may_read.set()
+        for reader in self._readers:
+            reader.join(_DRAIN_S)
+        self._call(self._on_exit, code)
+
+    # -- back in the event loop ----------------------------------------------------------------------------------------------------
+
+    def _on_stdout(self, data: bytes) -> None:
+        if self._stdout_ended:
+            return
+        if data:
+            self._listener.on_stdout(data)
+        else:
+            self._stdout_ended = True
+            self._listener.on_stdout_end()
+
+    def _on_stderr(self, data: bytes) -> None:
+        if data and not self._released:
+            self._listener.on_stderr(data)
+
+    def _on_written(self, count: int) -> None:
+        if not self.stdin_lost:
+            self.unsent -= count
+            self._listener.on_stdin_change()
+
+    def _on_stdin_closed(self) -> None:
+        if not self.stdin_lost:
+            self.stdin_lost = True
+            self.unsent = 0
+            self._listener.on_stdin_change()
+
+    def _on_exit(self, code: int) -> None:
+        self._tree.reap()
+        self.release()
+        self._listener.on_exit(code)
+
+
+class _Job:
+    """A Windows Job Object that holds one process and all it starts, and ends them when we end, however we end.
+
+    The process must have been created suspended: it starts to run once it is in the job, so that nothing it starts can be outside.
+    """
+
+    _kernel32: ctypes.CDLL
+    _handle: ctypes.c_void_p
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        if sys.platform != "win32":
+            raise NotImplementedError("Job Objects are a Windows facility")
+        self._kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+        for name in (
+            "CreateJobObjectW",
+            "AssignProcessToJobObject",
+            "SetInformationJobObject",
+            "QueryInformationJobObject",
+        ):
+            getattr(self._kernel32, name).restype = ctypes.c_void_p if name.startswith("Create") else ctypes.c_int
+        self._handle = ctypes.c_void_p(self._kernel32.CreateJobObjectW(None, None))
+        # JOBOBJECT_EXTENDED_LIMIT_INFORMATION: LimitFlags stand 16 bytes in, after two 64-bit times, on 32 and 64 bits alike.
+        limits = (ctypes.c_uint8 * (144 if ctypes.sizeof(ctypes.c_void_p) == 8 else 112))()
+        limits[16:20] = [0x00, 0x20, 0x00, 0x00]  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+        self._kernel32.SetInformationJobObject(self._handle, 9, ctypes.byref(limits), len(limits))
+        process = ctypes.c_void_p(int(vars(popen)["_handle"]))
+        self._kernel32.AssignProcessToJobObject(self._handle, process)
+        ctypes.WinDLL("ntdll").NtResumeProcess(process)
+
+    def terminate(self) -> None:
+        """End every process in the job."""
+        self._kernel32.TerminateJobObject(self._handle, 1)
+
+    def is_populated(self) -> bool:
+        """Whether a process of the job runs."""
+        # JOBOBJECT_BASIC_ACCOUNTING_INFORMATION: four 64-bit times, then page faults, processes ever, processes active, …
+        accounting = (ctypes.c_uint32 * 12)()
+        self._kernel32.QueryInformationJobObject(
+            self._handle, 1, ctypes.byref(accounting), ctypes.sizeof(accounting), None
+        )
+        return accounting[10] > 0
