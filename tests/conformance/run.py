@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -34,6 +35,7 @@ Side = Literal["client", "server"]
 SUITE = NODE.path / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 # Far above what any scenario takes on a busy machine; it bounds one that hangs.
 SCENARIO_TIMEOUT_S = 180.0
+SUITE_TIMEOUT_S = 600.0
 CLIENT_TIMEOUT_S = 90.0
 
 
@@ -86,7 +88,7 @@ class Outcome:
         if self.passed:
             return f"{title}{sum(check.status == 'SUCCESS' for check in self.checks)} checks passed"
         if self.exit_code is None:
-            reason = f"did not end within {SCENARIO_TIMEOUT_S:g} s"
+            reason = "did not end in time"
         elif not self.checks:
             reason = f"did not run (exit code {self.exit_code})"
         elif not self.objections:
@@ -106,6 +108,31 @@ class Outcome:
 def run_server_scenario(scenario: str, spec_version: str, url: str) -> Outcome:
     """Lets the suite act as a client of the server at ``url``, on the loopback interface."""
     return _run("server", scenario, spec_version, ["--url", url])
+
+
+def run_server_scenarios(spec_version: str, url: str) -> dict[str, Outcome]:
+    """Lets the suite run everything that applies at a version, in one process, which is several times faster than one by one.
+
+    Returns what came of each scenario by its name. One that did not come to an end is missing.
+    """
+    with tempfile.TemporaryDirectory(prefix="outrider-conformance-") as directory:
+        arguments = [
+            "server",
+            "--suite",
+            "all",
+            "--spec-version",
+            spec_version,
+            "--url",
+            url,
+            "--output-dir",
+            directory,
+        ]
+        exit_code, output = _suite(arguments, SUITE_TIMEOUT_S)
+        outcomes = {}
+        for file in Path(directory).glob("server-*/checks.json"):
+            scenario = re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", file.parent.name.removeprefix("server-"))
+            outcomes[scenario] = Outcome(scenario, spec_version, tuple(_read_checks(file)), exit_code, output)
+        return outcomes
 
 
 def run_client_scenario(scenario: str, spec_version: str, command: Sequence[str]) -> Outcome:
@@ -153,25 +180,8 @@ def _requirements(spec_version: str) -> dict[str, list[str]]:
 
 def _run(side: Side, scenario: str, spec_version: str, arguments: Sequence[str]) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="outrider-conformance-") as directory:
-        command = [str(NODE.node), str(SUITE), side, "--scenario", scenario, "--spec-version", spec_version]
-        process = subprocess.Popen(
-            [*command, "--output-dir", directory, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            env=os.environ | {"NO_COLOR": "1"},
-        )
-        exit_code: int | None
-        try:
-            output, _ = process.communicate(timeout=SCENARIO_TIMEOUT_S)
-            exit_code = process.returncode
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            exit_code = None
+        chosen = [side, "--scenario", scenario, "--spec-version", spec_version, "--output-dir", directory]
+        exit_code, output = _suite([*chosen, *arguments], SCENARIO_TIMEOUT_S)
         results = Path(directory)
         return Outcome(
             scenario,
@@ -181,6 +191,27 @@ def _run(side: Side, scenario: str, spec_version: str, arguments: Sequence[str])
             output,
             "".join(file.read_text(encoding="utf-8") for name in CLIENT_FILES for file in results.rglob(name)),
         )
+
+
+def _suite(arguments: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
+    """Runs the suite and returns its exit code, None if it had to be ended, and all that it printed."""
+    process = subprocess.Popen(
+        [str(NODE.node), str(SUITE), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        # With its group, because a client under test is its child.
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        return None, output
+    return process.returncode, output
 
 
 CLIENT_FILES = ("stdout.txt", "stderr.txt")

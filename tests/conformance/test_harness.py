@@ -13,6 +13,7 @@ from conformance.run import (
     required_scenarios,
     run_client_scenario,
     run_server_scenario,
+    run_server_scenarios,
     unscored_scenarios,
 )
 from peers.provision import NODE, Environment
@@ -54,6 +55,14 @@ def test_scenario_that_a_server_does_not_meet_fails_with_the_reason(peer_url: st
     assert not outcome.passed
     assert [check.id for check in outcome.objections] == ["tools-call-image"]
     assert "FAILURE tools-call-image" in outcome.explain()
+
+
+def test_all_scenarios_in_one_run_give_the_same_verdicts(peer_url: str) -> None:
+    """Ours: running everything at once is only faster."""
+    outcomes = run_server_scenarios("2026-07-28", peer_url)
+    assert required_scenarios("server", "2026-07-28") <= outcomes.keys()
+    assert outcomes["tools-list"].passed, outcomes["tools-list"].explain()
+    assert not outcomes["tools-call-image"].passed
 
 
 def test_scenario_outside_its_versions_is_no_pass(peer_url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from peers.registry import PEERS, Peer
 pytestmark = pytest.mark.interop
 
 BY_ID = {peer.id: peer for peer in PEERS}
-PLAN = [
+PLAN: list[dict[str, Any]] = [
     {"call": "add", "arguments": {"a": 2, "b": 3}},
     {"read": "memo://greeting"},
     {"prompt": "greet", "arguments": {"name": "Ada"}},
