@@ -108,6 +108,27 @@ def test_within_a_client_the_more_specific_file_wins() -> None:
     assert CURSOR_PROJECT in ignored.reason
 
 
+def test_the_same_server_twice_in_one_client_is_not_a_replacement() -> None:
+    """Ours: nothing is lost, so nothing is reported as lost; but the project's switch counts."""
+    where = linux({CURSOR_USER: servers(gh=command("x")), CURSOR_PROJECT: servers(gh=command("x", disabled=True))})
+    configuration = load(where=where)
+    (entry,) = configuration.entries
+    assert (entry.disabled, [origin.file for origin in entry.also_in]) == (True, [CURSOR_USER])
+    assert configuration.ignored == ()
+
+
+def test_clients_that_disagree_about_the_transport_have_both_tried() -> None:
+    """Case 47: the same URL, which Cline takes for SSE and Cursor for HTTP."""
+    where = linux(
+        {
+            "/home/u/.cline/mcp.json": servers(a={"url": "https://h"}),
+            CURSOR_USER: servers(a={"url": "https://h", "type": "http"}),
+        }
+    )
+    assert [entry.transport for entry in load(where=where).entries] == ["auto-http"]
+    assert [entry.transport for entry in load(["cline"], where=where).entries] == ["sse"]
+
+
 def test_claude_codes_scopes_are_local_before_project_before_user() -> None:
     """Ours: https://code.claude.com/docs/en/mcp; .mcp.json belongs to the same client."""
     claude = {

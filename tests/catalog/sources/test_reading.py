@@ -175,7 +175,9 @@ def test_vs_code_with_comments_inputs_and_null_variables() -> None:
 )
 def test_vs_code_settings_may_hold_servers_nested_or_dotted(settings: Any) -> None:
     """Case 46: the older place, in settings.json."""
-    assert one("vscode-settings", {"editor.fontSize": 12} | settings).name == "s"
+    entry = one("vscode-settings", json.dumps({"editor.fontSize": 12} | settings, indent=1))
+    assert (entry.name, entry.origin.pointer) in {("s", "/mcp/servers/s"), ("s", "/mcp.servers/s")}
+    assert entry.origin.line > 3
     assert read("vscode-settings", {"editor.fontSize": 12}) == ParsedConfig()
 
 
@@ -662,6 +664,33 @@ def test_a_timeout_that_is_no_positive_number_is_not_used(value: Any) -> None:
     entry = server("cline", {"command": "c", "timeout": value})
     assert entry.request_timeout_s is None
     assert "timeout" in entry.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("client", "written", "seconds"), [("cline", 1e300, 86_400.0), ("kiro", 5, None), ("amazon-q", 10**400, 86_400.0)]
+)
+def test_a_timeout_has_a_largest_value(client: str, written: float, seconds: float | None) -> None:
+    """Ours: a day; numbers of any size are survived."""
+    assert server(client, {"command": "c", "timeout": written}).request_timeout_s == seconds
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "\ud800"},
+        {"command": "c", "args": ["\ud800"]},
+        {"command": "c", "env": {"A": "\ud800"}},
+        {"url": "http://h/\ud800"},
+        {"url": "http://h", "headers": {"A": "\ud800"}},
+        {"command": "c", "includeTools": ["\ud800"]},
+    ],
+)
+def test_half_a_character_costs_the_entry(entry: Any) -> None:
+    """Ours: JSON can spell a lone surrogate; nothing else can take it."""
+    assert refusal(entry)
+    assert server("plain", {"command": "c", "env": {"\ud800": "x"}}).env == {}
+    named = read("plain", {"mcpServers": {"\ud800": {"command": "c"}}}).entries[0]
+    assert SAFE.fullmatch(named.key)
 
 
 def test_a_command_line_in_one_string_is_pointed_out() -> None:

@@ -255,6 +255,12 @@ def test_a_resolved_server_is_what_the_client_takes() -> None:
     assert (sse.url, sse.sse, list(sse.headers)) == ("https://h/sse", True, ["Authorization"])
 
 
+def test_bytes_that_are_no_text_reach_a_process_and_no_url() -> None:
+    """Ours: POSIX variables and paths are bytes, which Python keeps as lone surrogates."""
+    assert resolve(plain({"command": "c", "args": ["${V}"]}), linux(V="\udcff")).args == ("\udcff",)
+    assert "no text" in str(failure(plain({"url": "https://h/${V}"}), linux(V="\udcff")))
+
+
 def test_a_header_that_cannot_be_carried_is_refused() -> None:
     """Ours: HTTP headers are Latin-1; the value is not repeated."""
     error = failure(plain({"url": "https://h", "headers": {"X": "${V}"}}), linux(V=f"{SECRET}日本"))

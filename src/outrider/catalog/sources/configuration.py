@@ -19,7 +19,6 @@ import msgspec
 from outrider.catalog.sources.clients import BY_ID, CLIENTS
 from outrider.catalog.sources.entries import (
     Ignored,
-    Origin,
     Problem,
     ServerEntry,
     assign_keys,
@@ -234,10 +233,15 @@ class _Loader:
         entries.sort(key=lambda entry: entry.origin.level != "local")
         used: dict[str, ServerEntry] = {}
         for entry in entries:
-            if (winner := used.setdefault(entry.name, entry)) is not entry:
-                self._ignored.append(
-                    Ignored(name=entry.name, origin=entry.origin, reason=f"is replaced by the one in {winner.origin}")
-                )
+            winner = used.setdefault(entry.name, entry)
+            if winner is entry:
+                continue
+            if winner.identity() == entry.identity():
+                also_in = (*winner.also_in, entry.origin)
+                used[entry.name] = msgspec.structs.replace(winner, also_in=also_in)
+            else:
+                reason = f"is replaced by the one in {winner.origin}"
+                self._ignored.append(Ignored(name=entry.name, origin=entry.origin, reason=reason))
         allowed = [config.allowed for config in parsed if config.allowed is not None]
         excluded = frozenset().union(*(config.excluded for config in parsed))
         self._entries.extend(_switched(entry, allowed[0] if allowed else None, excluded) for entry in used.values())
@@ -359,13 +363,12 @@ def _merged(entries: Sequence[ServerEntry]) -> list[ServerEntry]:
     merged: list[ServerEntry] = []
     for group in groups.values():
         winner = next((entry for entry in group if not entry.disabled), group[0])
-        others = tuple(origin for entry in group if entry is not winner for origin in (entry.origin, *entry.also_in))
-        merged.append(msgspec.structs.replace(winner, also_in=_without(winner.origin, (*winner.also_in, *others))))
+        others = [origin for entry in group if entry is not winner for origin in (entry.origin, *entry.also_in)]
+        also_in = tuple(dict.fromkeys((*winner.also_in, *others)))
+        # What one client calls SSE and another HTTP is tried both ways.
+        transport = winner.transport if len({entry.transport for entry in group}) == 1 else "auto-http"
+        merged.append(msgspec.structs.replace(winner, also_in=also_in, transport=transport))
     return merged
-
-
-def _without(origin: Origin, origins: Iterable[Origin]) -> tuple[Origin, ...]:
-    return tuple(dict.fromkeys(other for other in origins if other != origin))
 
 
 def _with_keys(entries: Sequence[ServerEntry], *, taken: Iterable[str] = ()) -> list[ServerEntry]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
@@ -20,7 +21,7 @@ import msgspec
 
 from outrider.catalog.sources.clients import Level
 from outrider.catalog.sources.placeholders import Template, literal
-from outrider.catalog.sources.wording import shown
+from outrider.catalog.sources.wording import is_text, shown
 
 __all__ = [
     "Ignored", "Origin", "Problem", "ServerEntry", "Transport", "assign_keys", "command_entry", "header_fault", "url_entry", "url_fault",
@@ -129,7 +130,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         kinds = {reference.kind for template in self.templates() for reference in template.references()}
         if self.cwd is not None or kinds & {"place", "file"}:
             canonical.append(self.origin.workspace)
-        return hashlib.sha256(msgspec.json.encode(canonical)).hexdigest()
+        return hashlib.sha256(json.dumps(canonical).encode()).hexdigest()
 
 
 class Ignored(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +215,8 @@ def url_fault(url: str) -> str | None:
     """What makes `url` unusable for a server, as the end of a sentence that does not repeat it; None if nothing does."""
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         return "contains blanks or control characters"
+    if not is_text(url):
+        return "contains bytes that are no text"
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

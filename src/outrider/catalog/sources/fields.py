@@ -10,7 +10,6 @@ Pure.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +19,7 @@ import msgspec
 from outrider.catalog.sources.clients import CLIENTS, NARROWING, PLAIN, Client, Meaning
 from outrider.catalog.sources.entries import Origin, ServerEntry, Transport, header_fault, url_fault
 from outrider.catalog.sources.placeholders import Reference, Template, parse_template, variable
-from outrider.catalog.sources.wording import closest, shown
+from outrider.catalog.sources.wording import closest, is_text, shown
 
 __all__ = ["EntryReader", "Unusable"]
 
@@ -132,6 +131,8 @@ class EntryReader:
             raise self._refuse(f"{what} is not a string")
         if "\0" in value:
             raise self._refuse(f"{what} contains a NUL character")
+        if not is_text(value):
+            raise self._refuse(f"{what} contains half a character (a lone surrogate)")
         return parse_template(value, self._client.dialect, windows=self._windows)
 
     def read(self) -> ServerEntry:
@@ -263,7 +264,7 @@ class EntryReader:
             raise self._refuse(f'"{self._spelt("env")}" is not an object of variables')
         env: dict[str, Template] = {}
         for name, text in value.items():
-            if not name or "=" in name or "\0" in name:
+            if not name or "=" in name or "\0" in name or not is_text(name):
                 self._warn(f'the variable name "{shown(name, 40)}" is not possible; it was left out')
             elif text is not None:
                 env[name] = self._template(text, f"the variable {shown(name, 40)}")
@@ -355,7 +356,7 @@ class EntryReader:
         value = self._take(meaning)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        if not isinstance(value, list) or not all(isinstance(name, str) and is_text(name) for name in value):
             raise self._refuse(f'"{self._spelt(meaning)}" is not a list of names')
         return tuple(value)
 
@@ -364,10 +365,10 @@ class EntryReader:
             value = self._take(meaning)
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
                 self._warn(f'"{self._spelt(meaning)}" is not a positive number; it was not used')
                 continue
-            return min(value / unit, _MAX_TIMEOUT_S)
+            return min(value, _MAX_TIMEOUT_S * unit) / unit
         return None
 
     def _note_foreign(self, entry: ServerEntry) -> None:

@@ -126,7 +126,7 @@ class _FileReader:
     def _server_lists(self) -> tuple[frozenset[str] | None, frozenset[str]]:
         if self.client.server_lists is None:
             return None, frozenset()
-        found = [self._at(path) for path in self.client.server_lists]
+        found = [at[1] if (at := self._at(path)) else None for path in self.client.server_lists]
         names = [
             frozenset(filter(lambda name: isinstance(name, str), value)) if isinstance(value, list) else None
             for value in found
@@ -136,14 +136,19 @@ class _FileReader:
     def read(self) -> None:
         """Read every container of the file."""
         root, file = self.document.value, self.file
-        found = [(path, value) for template in file.containers for path, value in self._containers(template)]
+        found = [
+            pair for template in file.containers if "{project}" not in template for pair in self._containers(template)
+        ]
+        mine = [pair for template in file.containers if "{project}" in template for pair in self._containers(template)]
         if file.client == PLAIN.id and len(found) > 1:
             found = [(path, value) for path, value in found if path != ("mcp",)]  # seen as mcp / servers already
-        if not found and not file.shared:
+        if not found and not mine and not file.shared:
             found = self._elsewhere(root)
         for path, value in found:
-            level = "local" if "projects" in path[:1] and len(path) > 1 and file.level != "given" else file.level
-            self.container(path, value, level)
+            self.container(path, value, file.level)
+        for path, value in mine:
+            self.container(path, value, "given" if file.level == "given" else "local")
+        found += mine
         for path, _ in self.document.repeated if found else ():
             if any(path[: len(container)] == container and len(path) > len(container) for container, _ in found):
                 self.problem("warning", f"the key {_pointed(path)} occurs twice; only the last one counts", path)
@@ -178,32 +183,31 @@ class _FileReader:
         return found
 
     def _containers(self, template: Sequence[str]) -> list[tuple[Path, Any]]:
+        """Where `template` leads, and what is there: nothing, one container, or one for each spelling of a project's path."""
         if "{project}" not in template:
-            value = self._at(template)
-            return [] if value is None else [(tuple(template), value)]
+            container = self._at(template)
+            return [] if container is None or container[1] is None else [container]
         index = template.index("{project}")
         projects = self._at(template[:index])
-        if not isinstance(projects, dict):
+        if projects is None or not isinstance(projects[1], dict):
             return []
         wanted = {self._comparable(folder) for folder in self.file.projects}
-        paths = (
-            (*template[:index], key, *template[index + 1 :]) for key in projects if self._comparable(key) in wanted
-        )
-        return [(path, value) for path in paths if (value := self._at(path)) is not None]
+        keys = [key for key in projects[1] if self._comparable(key) in wanted]
+        return [pair for key in keys for pair in self._containers((*template[:index], key, *template[index + 1 :]))]
 
     def _comparable(self, folder: str) -> str:
         return ntpath.normcase(ntpath.normpath(folder)) if self.file.windows else posixpath.normpath(folder)
 
-    def _at(self, path: Sequence[str]) -> Any:
-        """The value at `path`, where {"a.b": …} counts as {"a": {"b": …}}, as it does in the settings of editors."""
+    def _at(self, path: Sequence[str]) -> tuple[Path, Any] | None:
+        """The path and value that `path` leads to, where {"a.b": …} counts as {"a": {"b": …}}, as in the settings of editors."""
         value = self.document.value
         if isinstance(value, dict) and len(path) > 1 and ".".join(path) in value:
-            return value[".".join(path)]
+            return (".".join(path),), value[".".join(path)]
         for key in path:
             if not isinstance(value, dict) or key not in value:
                 return None
             value = value[key]
-        return value
+        return tuple(path), value
 
     def container(self, path: Path, value: Any, level: Level) -> None:
         """Read the servers in one object or array."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import ntpath
 import posixpath
 import re
@@ -170,7 +171,8 @@ def _fingerprint(
 ) -> str:
     called = sorted((name.lower(), value) for name, value in headers.items())
     parts = ("stdio" if transport == "stdio" else "http", command, args, sorted(env.items()), cwd, url, called)
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+    # In ASCII: variables and arguments may hold bytes that are no text, which Python keeps as lone surrogates.
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class _Folders:

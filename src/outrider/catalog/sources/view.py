@@ -57,7 +57,7 @@ def configuration_view(configuration: Configuration, where: Surroundings) -> dic
             for one in configuration.ignored
         ],
         "problems": [
-            {"severity": problem.severity, "message": problem.message, "source": problem.source}
+            {"severity": problem.severity, "message": problem.message, "source": shown(problem.source, 4096)}
             for problem in configuration.problems
         ],
     }
@@ -67,7 +67,7 @@ def _file(report: FileReport) -> dict[str, Any]:
     return {
         "client": report.file.client,
         "title": BY_ID[report.file.client].title,
-        "path": report.file.path,
+        "path": shown(report.file.path, 4096),
         "level": report.file.level,
         "status": report.status,
         "servers": report.servers,
@@ -112,7 +112,7 @@ def _origin(origin: Origin) -> dict[str, Any]:
     return {
         "client": origin.client,
         "level": origin.level,
-        "file": origin.file,
+        "file": shown(origin.file, 4096),
         "line": origin.line or None,
         "pointer": shown(origin.pointer, 300),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["closest", "shown"]
+__all__ = ["closest", "is_text", "shown"]
 
 
 def shown(text: str, limit: int = 80) -> str:
@@ -20,3 +20,8 @@ def closest(text: str, candidates: Iterable[str], n: int = 3, cutoff: float = 0.
     import difflib  # slow to import, and needed only when something is wrong
 
     return difflib.get_close_matches(text, list(candidates), n=n, cutoff=cutoff)
+
+
+def is_text(text: str) -> bool:
+    """Whether `text` can be written as UTF-8: JSON can spell half of a surrogate pair, which nothing else can take."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
