@@ -34,29 +34,36 @@ def _name(report: DiscoveryReport) -> str:
     return visible(f"{identity.title or identity.name} {identity.version}".strip())
 
 
+_WIDE = 110
+"""From so many columns on, the table has room for the names servers give themselves and for all lists."""
+
+
 def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> None:
     """A row per target, then the reasons of those that failed."""
     console = _console()
+    is_wide = console.width >= _WIDE
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("target", overflow="ellipsis", no_wrap=True, ratio=3, min_width=18)
-    table.add_column("era", no_wrap=True)
-    table.add_column("version", no_wrap=True)
-    table.add_column("calls itself", overflow="ellipsis", no_wrap=True, ratio=2, min_width=10)
-    for heading in ("tools", "prompts", "resources", "tokens", "ms"):
+    table.add_column("target", overflow="ellipsis", no_wrap=True, ratio=3, min_width=12)
+    table.add_column("speaks", no_wrap=True)
+    if is_wide:
+        table.add_column("calls itself", overflow="ellipsis", no_wrap=True, ratio=2, min_width=10)
+    for heading in ("tools", "prompts", "resources", "tokens", "ms") if is_wide else ("tools", "tokens", "ms"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for report, name in zip(reports, names, strict=True):
         era = report.era.value if report.era else ""
-        state = _verdict(report)
+        speaks = Text.assemble((era, _ERA_STYLE[era]), f" {report.protocol_version}") if era else Text("—")
+        counts = [_count_of(report.tools)]
+        if is_wide:
+            counts += [_count_of(report.prompts), _count_of(report.resources)]
         table.add_row(
             Text(name),
-            Text(era or "—", _ERA_STYLE[era]),
-            report.protocol_version or "—",
-            Text(_name(report) or "—"),
-            *(_count_of(listing) for listing in (report.tools, report.prompts, report.resources)),
+            speaks,
+            *([Text(_name(report) or "—")] if is_wide else []),
+            *counts,
             f"{report.tokens:,}" if report.ok else "—",
             f"{report.timings_ms.get('total', 0):,.0f}",
-            state,
+            _verdict(report),
         )
     console.print(table)
     for report, name in zip(reports, names, strict=True):
@@ -73,8 +80,11 @@ def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> Non
 
 def _verdict(report: DiscoveryReport) -> Text:
     if report.failure is not None:
-        return Text("sign-in needed" if report.failure.kind == "auth" else f"failed: {report.failure.kind}", "red")
-    return Text(count(len(report.warnings), "warning"), "yellow") if report.warnings else Text("ok", "green")
+        return Text("sign in" if report.failure.kind == "auth" else report.failure.kind, "red")
+    word = {"memory": "ok, remembered", "stale": "stale"}.get(report.source, "ok")
+    if report.warnings and report.source == "network":
+        word = count(len(report.warnings), "warning")
+    return Text(word, "yellow" if report.warnings or report.source == "stale" else "green")
 
 
 def _count_of(listing: Listing[Any] | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from outrider.errors import TransportError
+from outrider.errors import OutriderError, TransportError
 from outrider.protocol.jsonrpc import (
     ErrorReply,
     Notification,
@@ -170,6 +170,17 @@ class Correlator:
         self._close(request_id)
         if not future.done():
             future.set_result(reply)
+
+    def reject(self, request_id: RequestId, failure: OutriderError) -> bool:
+        """The answer to one request came and is of no use; whether anybody was waiting for it."""
+        future = self._waiting.pop(request_id, None)
+        if future is None:
+            return False
+        self._close(request_id)
+        if not future.done():
+            future.set_exception(failure)
+            future.exception()
+        return True
 
     def fail(self, failure: TransportError) -> None:
         """The stream is gone: every waiting request, and each one to come, gets `failure`."""

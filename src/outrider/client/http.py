@@ -19,6 +19,8 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+import aiohttp.abc
+from aiohttp.abc import ResolveResult
 
 from outrider.client.channel import Incoming, Outgoing, Reply
 from outrider.client.target import ClientOptions, HttpTarget
@@ -70,10 +72,11 @@ class HttpConnection:
         self.options = options
         self._url = target.url
         self._proxy = None if target.is_loopback else _proxy_for(target.url)
+        self._resolver = _Resolver()
         self._session = aiohttp.ClientSession(
             # Servers are isolated from each other and from earlier runs: no cookies, no .netrc.
             cookie_jar=aiohttp.DummyCookieJar(),
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=self._resolver),
             timeout=_NO_TIMEOUT,
             headers={**target.headers, "User-Agent": target.headers.get("User-Agent", "outrider")},
             auto_decompress=True,
@@ -159,14 +162,12 @@ class HttpConnection:
                 f"no connection to {self.target.label} through the proxy {show_url(self._proxy)}: {reason}"
             )
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await self._resolver.resolve(host, port, socket.AF_UNSPEC)
         except OSError as lookup:
             return ConnectFailed(
                 f"the host {host} is not known: {lookup.strerror}", hint="check the spelling and the network"
             )
-        tried = ", ".join(
-            dict.fromkeys(f"[{a[4][0]}]:{port}" if a[0] == socket.AF_INET6 else f"{a[4][0]}:{port}" for a in found)
-        )
+        tried = ", ".join(f"[{a['host']}]:{port}" if ":" in a["host"] else f"{a['host']}:{port}" for a in found)
         return ConnectFailed(
             f"no connection to {self.target.label} (tried {tried}): {reason}", hint="is the server running?"
         )
@@ -448,6 +449,34 @@ class HttpChannel:
     def _quote(self, data: bytes) -> str:
         text = " ".join(self._target.redact(data[:_EXCERPT_BYTES].decode(errors="replace")).split())
         return f": {text[:200]}" if text else ""
+
+
+class _Resolver(aiohttp.abc.AbstractResolver):
+    """Names to addresses; `localhost` is both loopback addresses, whichever of them the system's files list.
+
+    A server on one family is else not found by a client on the other. Spec: RFC 6761 6.3
+    """
+
+    def __init__(self) -> None:
+        self._system = aiohttp.ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """See `AbstractResolver.resolve`."""
+        if host != "localhost" and not host.endswith(".localhost"):
+            return await self._system.resolve(host, port, family)
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        found: list[tuple[socket.AddressFamily, str]] = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=kind, proto=0, flags=flags)
+            for kind, address in found
+            if family in (socket.AF_UNSPEC, kind)
+        ]
+
+    async def close(self) -> None:
+        """See `AbstractResolver.close`."""
+        await self._system.close()
 
 
 def _is_outage(status: int, message: ErrorReply) -> bool:

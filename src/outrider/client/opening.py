@@ -147,6 +147,7 @@ class _Driver:
         self._seen: _Seen | None = None
         self._causes: list[OutriderError] = []
         self._legacy: LegacySession | None = None
+        self._strays = ""
 
     # -- the course of things ------------------------------------------------------------------------------------------------------
 
@@ -488,7 +489,7 @@ class _Driver:
 
     def timed_out(self) -> OutriderError:
         """The failure when the time for opening is over."""
-        strays = self._channel.strays() if self._channel is not None else ""
+        strays = self._strays
         limit = self._options.start_timeout_s
         self._add_attempt("waiting", f"nothing within {limit:g} s in all{strays}", "given up", self._started)
         for cause in self._causes:
@@ -527,5 +528,6 @@ class _Driver:
 
     def _collect(self, channel: Channel) -> None:
         """Keep what a channel that is being given up knows."""
+        self._strays = channel.strays() or self._strays
         self._trail.warnings.extend(channel.warnings)
         self._trail.stderr_tail = channel.stderr_tail() or self._trail.stderr_tail

@@ -16,7 +16,7 @@ from typing import Final
 from outrider.client.channel import Correlator, Incoming, Outgoing, Reply
 from outrider.client.stdio import StdioProcess
 from outrider.client.target import ClientOptions, StdioTarget
-from outrider.errors import ConnectionLost, TransportError
+from outrider.errors import ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
 from outrider.protocol.framing import Overflow
 from outrider.protocol.jsonrpc import (
     ErrorReply,
@@ -27,6 +27,7 @@ from outrider.protocol.jsonrpc import (
     ResultReply,
     decode_message,
     encode_notification,
+    guess_id,
 )
 
 __all__ = ["Pipe"]
@@ -138,19 +139,24 @@ class Pipe:
         async for line in self._process.lines():
             self._last_output = time.monotonic()
             if isinstance(line, Overflow):
-                self.warnings.append(f"a message of more than {line.limit} bytes was skipped")
+                request_id = guess_id(line.excerpt)
+                too_long = LimitExceeded(
+                    f"a message of more than {line.limit} bytes was skipped", rule="ours: one message has a limit"
+                )
+                if request_id is None or not self._replies.reject(request_id, too_long):
+                    self.warnings.append(str(too_long))
                 continue
             self._trace("<", line)
             message: Message | None = decode_message(line)
             if isinstance(message, Malformed):
-                message = self._message_behind_noise(line)
+                message = self._message_behind_noise(line, message.reason)
             if isinstance(message, ResultReply | ErrorReply):
                 self._replies.deliver(message)
             elif isinstance(message, Request | Notification):
                 self.on_incoming(message)
         self._replies.fail(await self._ended())
 
-    def _message_behind_noise(self, line: bytes) -> Message | None:
+    def _message_behind_noise(self, line: bytes, reason: str) -> Message | None:
         """A message that a print without a newline stands in front of, or None after keeping a sample of the noise."""
         start = line.find(b'{"', 1)
         if start > 0:
@@ -158,9 +164,17 @@ class Pipe:
             if not isinstance(message, Malformed):
                 self._keep_noise(line[:start])
                 return message
+        request_id = guess_id(line)
+        if request_id is not None and self._replies.reject(request_id, self._unreadable(reason)):
+            return None
         if line.strip():
             self._keep_noise(line)
         return None
+
+    def _unreadable(self, reason: str) -> RemoteProtocolError:
+        return RemoteProtocolError(
+            f"the answer cannot be read: {reason}", rule="2026-07-28 basic/transports#messages (MUST)"
+        )
 
     def _keep_noise(self, line: bytes) -> None:
         self._noisy_lines += 1

@@ -9,6 +9,7 @@ so that a message costs one decoding pass and whoever knows its type decodes the
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +31,7 @@ __all__ = [
     "encode_notification",
     "encode_request",
     "encode_result",
+    "guess_id",
     "is_request_id",
     "same_id",
 ]
@@ -39,6 +41,13 @@ RequestId = int | str
 
 _ABSENT: Final = Raw(b"")
 _BOM: Final = b"\xef\xbb\xbf"
+
+
+# An escaped backslash is skipped, so that `\\\\ud800`, a backslash and five letters, is left alone; then a pair, then a lone half.
+_SURROGATES: Final = re.compile(
+    rb"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+_ID_IN_BYTES: Final = re.compile(rb'"id"\s*:\s*(?:([0-9]{1,18})|"([A-Za-z0-9._-]{1,100})")\s*[,}]')
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -154,7 +163,12 @@ def decode_message(data: bytes | bytearray | memoryview) -> Message:
         except UnicodeDecodeError as error:
             return Malformed(PARSE_ERROR, f"not UTF-8: invalid byte at position {error.start}")
     try:
-        envelope = _decode_envelope(data)
+        try:
+            envelope = _decode_envelope(data)
+        except msgspec.DecodeError:
+            if (repaired := _without_lone_surrogates(data)) == data:
+                raise
+            envelope = _decode_envelope(repaired)
     except msgspec.ValidationError:
         return Malformed(
             INVALID_REQUEST, "a batch" if data.lstrip()[:1] == b"[" else "a JSON value that is not an object"
@@ -186,6 +200,22 @@ def decode_message(data: bytes | bytearray | memoryview) -> Message:
     if not isinstance(envelope.result, UnsetType):
         return ResultReply(reply_id, envelope.result)
     return Malformed(INVALID_REQUEST, "neither a method, a result nor an error", known_id)
+
+
+def _without_lone_surrogates(data: bytes) -> bytes:
+    r"""`data` with each escape such as `\ud800` that pairs with no other replaced by the escape of U+FFFD.
+
+    JSON's grammar allows them and no text can hold them; without this, one such description would cost a whole list.
+    """
+    return _SURROGATES.sub(lambda match: match[0] if match[1] else rb"\ufffd", data)
+
+
+def guess_id(data: bytes) -> RequestId | None:
+    """The id that broken bytes may have been meant to answer, or None: only good for failing that request early."""
+    match = _ID_IN_BYTES.search(data)
+    if match is None:
+        return None
+    return int(match[1]) if match[1] else match[2].decode()
 
 
 def decode_value(payload: Raw | bytes) -> Any:
