@@ -223,12 +223,12 @@ class TestEncoding:
                 await client.list_tools()
             assert len(await client.list_tools()) == 2
 
-    async def test_a_lone_surrogate_costs_one_tool(self, fake_stdio: FakeStdio) -> None:
-        r"""Case 105: ``"\ud800"`` is JSON that no text can hold."""
+    async def test_a_lone_surrogate_costs_one_character(self, fake_stdio: FakeStdio) -> None:
+        r"""Case 105: ``"\ud800"`` is JSON that no text can hold; it reads as the replacement character."""
         tools = complete(tools=[tool("add"), tool("odd", description="SURROGATE"), tool("echo")])
         line = reply(tools).replace("SURROGATE", "\\ud800")
         report = await look_at(fake_stdio(Script(on("tools/list", raw(line + "\n")), *modern())).command)
-        assert_found(report, "modern")
+        assert_found(report, "modern", "add", "odd", "echo")
 
     async def test_a_byte_order_mark_before_the_first_message(self, fake_stdio: FakeStdio, fake_http: FakeHttp) -> None:
         """Case 105."""

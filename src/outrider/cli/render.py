@@ -43,13 +43,13 @@ def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> Non
     console = _console()
     is_wide = console.width >= _WIDE
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("target", overflow="ellipsis", no_wrap=True, ratio=3, min_width=12)
+    table.add_column("target", overflow="ellipsis", no_wrap=True, ratio=3, min_width=12, max_width=60)
     table.add_column("speaks", no_wrap=True)
     if is_wide:
         table.add_column("calls itself", overflow="ellipsis", no_wrap=True, ratio=2, min_width=10)
     for heading in ("tools", "prompts", "resources", "tokens", "ms") if is_wide else ("tools", "tokens", "ms"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("", no_wrap=True, min_width=10)
     for report, name in zip(reports, names, strict=True):
         era = report.era.value if report.era else ""
         speaks = Text.assemble((era, _ERA_STYLE[era]), f" {report.protocol_version}") if era else Text("—")

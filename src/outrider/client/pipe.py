@@ -16,7 +16,7 @@ from typing import Final
 from outrider.client.channel import Correlator, Incoming, Outgoing, Reply
 from outrider.client.stdio import StdioProcess
 from outrider.client.target import ClientOptions, StdioTarget
-from outrider.errors import ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
+from outrider.errors import PARSE_ERROR, ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
 from outrider.protocol.framing import Overflow
 from outrider.protocol.jsonrpc import (
     ErrorReply,
@@ -149,14 +149,14 @@ class Pipe:
             self._trace("<", line)
             message: Message | None = decode_message(line)
             if isinstance(message, Malformed):
-                message = self._message_behind_noise(line, message.reason)
+                message = self._message_behind_noise(line, message)
             if isinstance(message, ResultReply | ErrorReply):
                 self._replies.deliver(message)
             elif isinstance(message, Request | Notification):
                 self.on_incoming(message)
         self._replies.fail(await self._ended())
 
-    def _message_behind_noise(self, line: bytes, reason: str) -> Message | None:
+    def _message_behind_noise(self, line: bytes, verdict: Malformed) -> Message | None:
         """A message that a print without a newline stands in front of, or None after keeping a sample of the noise."""
         start = line.find(b'{"', 1)
         if start > 0:
@@ -164,8 +164,9 @@ class Pipe:
             if not isinstance(message, Malformed):
                 self._keep_noise(line[:start])
                 return message
-        request_id = guess_id(line)
-        if request_id is not None and self._replies.reject(request_id, self._unreadable(reason)):
+        # Only broken JSON: a sound value that is no message, such as a batch, is noise like any other.
+        request_id = guess_id(line) if verdict.code == PARSE_ERROR else None
+        if request_id is not None and self._replies.reject(request_id, self._unreadable(verdict.reason)):
             return None
         if line.strip():
             self._keep_noise(line)
