@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from conformance.run import Outcome, required_scenarios, run_server_scenarios
+from peers.ours import serving_everything
 from peers.provision import NODE, Environment
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "everything_server.py"
-START_TIMEOUT_S = 60.0
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
@@ -90,41 +82,15 @@ pytestmark = pytest.mark.conformance
 
 @pytest.fixture(scope="module")
 def url(environment: Callable[[Environment], Environment]) -> Iterator[str]:
-    """The everything server, started as a user would start it."""
     environment(NODE)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("outrider")), "run", str(EXAMPLE), "--http", f"127.0.0.1:{port}"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL) as process:
-        try:
-            wait_until_it_listens(process, port)
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            process.terminate()
-            process.wait(START_TIMEOUT_S)
+    with serving_everything() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def outcomes(url: str) -> Callable[[str], dict[str, Outcome]]:
     """A function that returns what came of every scenario at a version; the suite runs once for each."""
     return cache(lambda version: run_server_scenarios(version, url))
-
-
-def wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
-    """Returns when the port accepts connections, and fails when the process ends or the time is up."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=START_TIMEOUT_S).close()
-        except ConnectionRefusedError:
-            try:
-                process.wait(0.05)
-            except subprocess.TimeoutExpired:
-                continue
-            pytest.fail(f"the server ended with exit code {process.returncode} before it listened")
-        else:
-            return
-    pytest.fail(f"the server did not listen within {START_TIMEOUT_S:g} s")
 
 
 @pytest.mark.parametrize("version", REQUIRED)

@@ -7,7 +7,7 @@ import sys
 from mcp import Client, StdioServerParameters
 
 
-async def perform(client, step):
+async def perform(client, changed, step):
     arguments = step.get("arguments", {})
     match step:
         case {"call": name}:
@@ -24,6 +24,11 @@ async def perform(client, step):
             return (await client.read_resource(uri)).contents[0].text
         case {"prompt": name}:
             return (await client.get_prompt(name, arguments)).messages[0].content.text
+        case {"listen": name} if client.protocol_version == "2025-11-25":
+            changed.clear()
+            await client.call_tool(name, {})
+            await changed.wait()
+            return True
         case {"listen": name}:
             async with client.listen(tools_list_changed=True) as subscription:
                 await client.call_tool(name, {})
@@ -35,12 +40,18 @@ async def perform(client, step):
 
 async def main(mode, plan, target):
     server = target[0] if target[0].startswith("http") else StdioServerParameters(command=target[0], args=target[1:])
-    async with Client(server, mode=mode) as client:
+    changed = asyncio.Event()
+
+    async def note(message):
+        if type(message).__name__ == "ToolListChangedNotification":
+            changed.set()
+
+    async with Client(server, mode=mode, message_handler=note) as client:
         report = {
             "version": client.protocol_version,
             "server": client.server_info and client.server_info.name,
             "tools": [tool.name for tool in (await client.list_tools()).tools],
-            "answers": [await perform(client, step) for step in plan],
+            "answers": [await perform(client, changed, step) for step in plan],
         }
     print(json.dumps(report))
 
