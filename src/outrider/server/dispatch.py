@@ -396,7 +396,10 @@ class Dispatcher:
             header_map.get(_METHOD_HEADER) == method.encode()
             and header_map.get(_VERSION_HEADER) == version.encode()
             and len(header_map) == len(headers)
-            and (value is None or (header_map.get(_NAME_HEADER) == value.encode() and not value.startswith("=?")))
+            and (
+                value is None
+                or (header_map.get(_NAME_HEADER) == value.encode() and value.isascii() and not value.startswith("=?"))
+            )
         ):
             return None
         finding = mcp_headers.check_headers(headers, method=method, name=value, version=version)
@@ -472,6 +475,10 @@ class Dispatcher:
             return error_answer(
                 id_json, INVALID_PARAMS, f"{PROTOCOL_VERSION} is a string and {CLIENT_CAPABILITIES} an object"
             )
+        try:
+            _decode_meta(raw_meta or b"{}")
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            return error_answer(id_json, INVALID_PARAMS, f"Invalid params._meta: {str(error)[:300]}")
         version = _text(meta_members[PROTOCOL_VERSION])
         if version not in self._modern:
             return self._refuse_version(id_json, version, headers, header_map)
