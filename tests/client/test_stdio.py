@@ -512,7 +512,8 @@ from outrider.client.stdio import StdioProcess
 from outrider.client.target import ClientOptions, StdioTarget
 
 async def start(habit):
-    process = await StdioProcess.start(StdioTarget((sys.executable, "-I", "-S", {program!r}, *habit)), ClientOptions(shutdown_timeout_s=0.2))
+    command = (sys.executable, "-I", "-S", {program!r}, *habit)
+    process = await StdioProcess.start(StdioTarget(command), ClientOptions(shutdown_timeout_s=0.2))
     lines = process.lines()
     first = [await anext(lines) for _ in range(2 if habit[0] == "parent" else 1)]
     print(process.pid, min(first).decode() if habit[0] == "parent" else process.pid, flush=True)
