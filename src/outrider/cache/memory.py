@@ -744,17 +744,19 @@ class Memory:
         self, peer: Peer, key: RequestKey, load: Load, policy: Policy, sight: _Sight, *, refresh: bool = False
     ) -> Recalled:
         marks = marks_of(peer.target, key)
-        latest = sight
+        # Before the request begins. Without marks there is nothing an invalidation could change, so they are made now.
+        tokens = sight.tokens or await self._mark(marks)
 
         async def look() -> Recalled | None:
-            nonlocal latest
-            latest = await self._look(peer, key, policy)
-            if latest.record is None or not _is_news(sight, latest):
+            nonlocal tokens
+            seen = await self._look(peer, key, policy)
+            tokens = seen.tokens or tokens
+            if seen.record is None or not _is_news(sight, seen):
                 return None
-            return _recalled(latest.record, latest.freshness, Source.NETWORK)
+            return _recalled(seen.record, seen.freshness, Source.NETWORK)
 
         async def attempt() -> Recalled:
-            tokens = latest.tokens or await self._mark(marks)
+            began = tokens
             value = await self._load(peer, key, load)
             hints = read_hints(value, max_ttl_ms=policy.max_ttl_ms)
             if not hints.complete:
@@ -762,33 +764,33 @@ class Memory:
             # A page on its own is never shared: only the whole list shows whether the server calls all of it public.
             public = hints.scope is Scope.PUBLIC
             share = policy.share_public and public and key.cursor is None
-            record = self._record(peer, value, hints, tokens or "", policy)
+            record = self._record(peer, value, hints, began or "", policy)
             if sight.shared and not public:
                 await self._drop(peer.target, "", key.method)
             address = Address(peer.target, "" if share else peer.context, key.method, key.digest)
             current = await self._write([(address, record)], marks, policy)
             return _recalled(record, self._judge_new(key.method, record, current, policy), Source.NETWORK)
 
-        if refresh:
+        if refresh or tokens is None:
             return await attempt()
-        return await self._exclusively(_lease_name(peer, key, "one"), policy, look, attempt)
+        return await self._exclusively(_lease_name(peer, key, "one", tokens), policy, look, attempt)
 
     async def _load_list(self, plan: _ListPlan, *, refresh: bool = False) -> RecalledList:
         peer, policy = plan.peer, plan.policy
         marks = marks_of(peer.target, plan.first)
-        tokens = plan.sight.tokens
+        tokens = plan.sight.tokens or await self._mark(marks)
 
         async def look() -> RecalledList | None:
             nonlocal tokens
             first = await self._look(peer, plan.first, policy)
-            tokens = first.tokens
+            tokens = first.tokens or tokens
             if not _is_news(plan.sight, first):
                 return None
             pages = await self._look_list(peer, plan.method, plan.version, plan.capabilities, policy)
             return _recalled_list(plan.method, pages, Source.NETWORK) if pages else None
 
         async def attempt() -> RecalledList:
-            began = tokens or await self._mark(marks)
+            began = tokens
             keys, records = await self._load_pages(plan, began or "")
             before = _recalled_list(plan.method, plan.known) if plan.known else None
             fetched = _as_list(plan.method, records)
@@ -814,9 +816,9 @@ class Memory:
             )
             return RecalledList(plan.method, pages, Source.NETWORK, change)
 
-        if refresh:
+        if refresh or tokens is None:
             return await attempt()
-        return await self._exclusively(_lease_name(peer, plan.first, "list"), policy, look, attempt)
+        return await self._exclusively(_lease_name(peer, plan.first, "list", tokens), policy, look, attempt)
 
     async def _load_pages(self, plan: _ListPlan, tokens: str) -> tuple[list[RequestKey], list[Record]]:
         keys: list[RequestKey] = []
@@ -1061,15 +1063,16 @@ def _is_news(before: _Sight, after: _Sight) -> bool:
     """Whether another process has stored an answer since `before` that is good for whoever was waiting then."""
     if after.record is None or after.freshness.state in (State.INVALIDATED, State.CLOCK):
         return False
-    return after.freshness.fresh or after.record != before.record
+    return before.record is None or after.record._replace(expired=before.record.expired) != before.record
 
 
 def _marks_in(flight_key: Hashable) -> frozenset[str]:
     return frozenset(flight_key[0]) if isinstance(flight_key, tuple) else frozenset()
 
 
-def _lease_name(peer: Peer, key: RequestKey, kind: str) -> str:
-    return MARK_SEPARATOR.join((kind, peer.target, peer.context, key.method, key.digest))
+def _lease_name(peer: Peer, key: RequestKey, kind: str, tokens: str) -> str:
+    # With the tokens: whoever asks after an invalidation does not wait for a request that began before it.
+    return MARK_SEPARATOR.join((kind, peer.target, peer.context, key.method, key.digest, tokens))
 
 
 def _era_fact(target: str) -> str:

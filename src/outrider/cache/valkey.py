@@ -214,6 +214,7 @@ class ValkeyStore:
         self._near = _Near(near_entries, near_bytes) if near_entries > 0 else None
         self._watchers: list[Callable[[frozenset[str]], None]] = []
         self._listening: asyncio.Task[None] | None = None
+        self._closing = False
         self._subscription: Any = None
         self._heard_s: float | None = None
         self._pinging: asyncio.Task[None] | None = None
@@ -247,7 +248,7 @@ class ValkeyStore:
 
     async def _listen(self) -> None:
         pause_s = 0.05
-        while True:
+        while not self._closing:
             subscription = self._listener.pubsub()
             try:
                 await subscription.subscribe(self._channel)
@@ -467,14 +468,17 @@ class ValkeyStore:
 
     async def close(self) -> None:
         """See `Store.close`."""
+        self._closing = True
         for task in (self._listening, self._pinging):
-            if task is not None:
+            # The client library can turn a cancellation that meets its own time-out into the time-out's error.
+            while task is not None and not task.done():
                 task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await asyncio.wait({task}, timeout=0.1)
         self._listening = self._pinging = None
         with contextlib.suppress(*self._errors):
             await self._client.aclose()
             await self._listener.aclose()
+        self._closing = False  # the next operation, if there is one, connects again
 
 
 def _record(value: bytes | None) -> Record | None:
