@@ -511,9 +511,8 @@ class Server:
         self.registry.logs |= parameters.injected is not None
         if is_template:
             template = UriTemplate(uri)
-            if unknown := set(template.names) ^ set(parameters.names) - (
-                set(parameters.names) - set(parameters.required)
-            ):
+            variables, known = set(template.names), set(parameters.names)
+            if unknown := (variables - known) | (set(parameters.required) - variables):
                 raise TypeError(f"{uri}: variables and parameters differ in {', '.join(sorted(unknown))}")
             self.registry.add(ResourceTemplate(**common, template=template, completers={}), replace=replace)
         else:

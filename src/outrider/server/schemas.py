@@ -495,8 +495,8 @@ class FormType:
             schema = _schema_of(self._type, "validation")
         except (TypeError, NotImplementedError) as error:
             raise TypeError(f"{form!r} cannot be a form: {error}") from error
-        if schema.get("type") != "object":
-            raise TypeError(f"{form!r} cannot be a form: it is not an object")
+        if schema.get("type") != "object" or not schema.get("properties"):
+            raise TypeError(f"{form!r} cannot be a form: it is not an object with named fields")
         definitions = schema.get("$defs", {})
         self.schema: dict[str, Any] = {
             "type": "object",
