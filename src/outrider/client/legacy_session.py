@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from msgspec import Raw
@@ -97,7 +97,7 @@ class LegacySession:
             self.channel.resumable = rules.polling
         await self.channel.send(encode_notification(INITIALIZED), self._headers)
         if isinstance(self.channel, SessionChannel) and self._announces_changes():
-            self._spawn(self.channel.listen_get(self._headers))
+            self._spawn(self.channel.listen_get, self._headers)
 
     def _announces_changes(self) -> bool:
         capabilities = self.description.capabilities if self.description else {}
@@ -147,11 +147,8 @@ class LegacySession:
         except asyncio.CancelledError:
             if not self.channel.stdio:
                 # Over legacy HTTP, closing the stream does not cancel. Spec: 2025-11-25 basic/transports#sending-messages-to-the-server
-                self._spawn(
-                    self.channel.send(
-                        encode_notification("notifications/cancelled", {"requestId": request_id}), self._headers
-                    )
-                )
+                cancelled = encode_notification("notifications/cancelled", {"requestId": request_id})
+                self._spawn(self.channel.send, cancelled, self._headers)
             raise
         finally:
             if on_progress is not None:
@@ -202,7 +199,7 @@ class LegacySession:
         still_wanted = {uri for other in self._subscriptions for uri in other.granted.uris}
         for uri in subscription.granted.uris:
             if uri not in still_wanted:
-                self._spawn(self._call_quietly("resources/unsubscribe", {"uri": uri}))
+                self._spawn(self._call_quietly, "resources/unsubscribe", {"uri": uri})
 
     async def _call_quietly(self, method: str, params: Mapping[str, Any]) -> None:
         try:
@@ -212,7 +209,7 @@ class LegacySession:
 
     def _take(self, message: Incoming) -> None:
         if isinstance(message, Request):
-            self._spawn(self._answer(message))
+            self._spawn(self._answer, message)
             return
         params = read_params(message)
         if message.method == "notifications/progress":
@@ -232,10 +229,11 @@ class LegacySession:
         reply = encode_error(request.id, *answer) if isinstance(answer, tuple) else encode_result(request.id, answer)
         await self.channel.send(reply, self._headers)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         async def quietly() -> None:
             try:
-                await work
+                # Called only here: a coroutine made earlier would never be awaited if the session closes before the first step.
+                await work(*arguments)
             except TransportError:
                 pass
 
