@@ -87,6 +87,7 @@ def secrets_of(
         if name.lower() not in _HARMLESS_HEADERS:
             found.add(value.strip())
             found.update(value.split())
+            found |= _basic_credentials(value)
     for name, value in (env or {}).items():
         if len(value) >= (_LONG_ENOUGH_IF_NAMED if _SECRET_NAME.search(name) else _LONG_ENOUGH):
             found.add(value)
@@ -105,6 +106,18 @@ def secrets_of(
         for value in found
         if len(value) >= _LONG_ENOUGH_IF_NAMED and value.lower() not in ("bearer", "basic", "true", "false")
     }
+
+
+def _basic_credentials(value: str) -> set[str]:
+    """User and password of an HTTP Basic credential, which a server may repeat in the clear."""
+    scheme, _, encoded = value.strip().partition(" ")
+    if scheme.lower() != "basic":
+        return set()
+    try:
+        pair = base64.b64decode(encoded.strip(), validate=True).decode()
+    except ValueError:
+        return set()
+    return {pair, *pair.split(":", 1)}
 
 
 class Redactor:

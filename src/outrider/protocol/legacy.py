@@ -68,7 +68,8 @@ def after_initialize(seen: Observed, *, answered_version: str = "", probed: bool
         seen: the observation; `asked` is the version that was proposed, `versions` what an error's data lists.
         answered_version: the `protocolVersion` of a DESCRIBED answer.
         probed: whether `server/discover` has been answered before. If it has not (the era was remembered, or the process ended first),
-            a refusal leads to the probe.
+            a refusal leads to the probe. From a repeated handshake nothing leads back to it: two halves that contradict each other would
+            go on for ever.
 
     Returns:
         USE with the negotiated version when the handshake is done but for `notifications/initialized`; INITIALIZE to propose another
@@ -84,7 +85,8 @@ def after_initialize(seen: Observed, *, answered_version: str = "", probed: bool
             )
         # A handshake cannot choose a modern version, nor one we do not implement.
         return Decision(row="handshake chose a version we cannot use", era=Era.LEGACY, step=Step.FAIL)
-    if seen.kind is Kind.ERROR and seen.code == UNSUPPORTED_VERSION and (modern := seen.common(Era.MODERN)):
+    modern = seen.common(Era.MODERN)
+    if seen.kind is Kind.ERROR and seen.code == UNSUPPORTED_VERSION and modern and not seen.repeated:
         return Decision(
             row="handshake refused by a modern server",
             era=Era.MODERN,
@@ -102,13 +104,11 @@ def after_initialize(seen: Observed, *, answered_version: str = "", probed: bool
                 version=other,
                 storable=True,
             )
-    if seen.kind in (Kind.ERROR, Kind.REJECTED) and not probed and pick_version(seen.ours, era=Era.MODERN):
+    ours = pick_version(seen.ours, era=Era.MODERN)
+    if seen.kind in (Kind.ERROR, Kind.REJECTED) and not probed and ours and not seen.repeated:
         # The server may be modern only: upgraded since its era was remembered, or it ended before it could answer the probe.
         return Decision(
-            row="handshake refused, the probe not yet answered",
-            era=None,
-            step=Step.PROBE_AGAIN,
-            version=pick_version(seen.ours, era=Era.MODERN) or "",
+            row="handshake refused, the probe not yet answered", era=None, step=Step.PROBE_AGAIN, version=ours
         )
     if seen.kind is Kind.DENIED:
         return Decision(
