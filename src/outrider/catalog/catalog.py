@@ -1,0 +1,430 @@
+"""Many servers as one: opened at once from what is remembered, refreshed in the background, searched, called.
+
+Decided here: which servers there are, when readers wait, how calls are routed. Not here: one server's life (`member`), names and order
+(`snapshot`), what search finds (`search`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from outrider.cache.memory import Memory, open_memory
+from outrider.catalog.member import Member, ServerConfig
+from outrider.catalog.search.document import SearchResult, ToolDocument
+from outrider.catalog.search.index import ToolIndex
+from outrider.catalog.snapshot import CatalogTool, ServerView, Snapshot, ToolId, UnknownTool
+from outrider.catalog.sources import Configuration, ServerEntry, Surroundings, here, load, resolve
+from outrider.catalog.sources.entries import assign_keys
+from outrider.client.session import ProgressCallback
+from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
+from outrider.errors import ConfigError
+from outrider.protocol.freshness import Policy
+from outrider.protocol.model import PromptResult, ResourceResult, ToolResult
+
+__all__ = ["Catalog", "CatalogOptions"]
+
+Watcher = Callable[[Snapshot], None]
+
+_DEFAULT_WAIT_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class CatalogOptions:
+    """How a catalog behaves.
+
+    Attributes:
+        client: limits and identity for every server's client.
+        floor_s: how long an answer counts as fresh if its server says 0 or nothing, in seconds. Most servers do; taken literally, every
+            start would start every process. 0 takes them literally.
+        idle_s: after so many seconds without use, a server's process or connection ends; its tools stay.
+        watch: listen for announced changes while a server is connected.
+        max_opening: how many servers are being asked at the same time.
+        memory: where answers are remembered, as for `outrider.cache.memory.open_memory`; None for the user's cache folder.
+    """
+
+    client: ClientOptions = field(default_factory=ClientOptions)
+    floor_s: float = 600.0
+    idle_s: float = 300.0
+    watch: bool = True
+    max_opening: int = 64
+    memory: str | Path | None = None
+
+    def policy(self) -> Policy:
+        """The freshness policy these options mean."""
+        return Policy(floor_ms=int(self.floor_s * 1000))
+
+
+class Catalog:
+    """Many servers as one. Use it as `async with Catalog(…) as catalog` or `async with Catalog.open() as catalog`.
+
+    Entering returns at once with what is remembered; what is not fresh is asked for in the background. `snapshot` is always there and
+    never half updated; `ready` waits for what is still under way.
+
+    Args:
+        servers: from code, by name: a URL, a command as a list, a target, or a mapping as in a configuration file.
+        options: limits, freshness, memory.
+        memory: a memory to share, which is then not closed here; None to open the one that the options name.
+        configuration: servers from configuration files, as `outrider.catalog.sources.load` gives them.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, str | Sequence[str] | Target | Mapping[str, Any]] | None = None,
+        *,
+        options: CatalogOptions | None = None,
+        memory: Memory | None = None,
+        configuration: Configuration | None = None,
+    ) -> None:
+        self.options = options or CatalogOptions()
+        self.configuration = configuration
+        self._where = here()
+        self._configs: dict[str, ServerConfig] = {}
+        if configuration is not None:
+            for entry in configuration.entries:
+                self._add_config(_config_of(entry, self._where))
+        for name, target in (servers or {}).items():
+            for config in _configs_from_code(name, target, self._where):
+                self._add_config(config)
+        self._given_memory = memory
+        self._memory: Memory | None = None
+        self._members: dict[str, Member] = {}
+        self._snapshot = Snapshot(0, ())
+        self._generation = 0
+        self._is_dirty = False
+        self._watchers: list[Watcher] = []
+        self._changed = asyncio.Event()
+        self._index: ToolIndex | None = None
+        self._indexed: dict[str, ServerView] = {}
+        self._gate = asyncio.Semaphore(self.options.max_opening)
+        self._is_open = False
+
+    @classmethod
+    def open(
+        cls,
+        *,
+        config_files: Sequence[str] = (),
+        targets: Sequence[str | Sequence[str]] = (),
+        options: CatalogOptions | None = None,
+        memory: Memory | None = None,
+    ) -> Catalog:
+        """The catalog of everything that is configured for the user and the project.
+
+        Args:
+            config_files: read these instead of looking for the clients' files.
+            targets: only these servers: keys, names, URLs, commands or files.
+            options: limits, freshness, memory.
+            memory: a memory to share.
+
+        A file or entry that cannot be used is told in `catalog.configuration` and costs nothing else.
+        """
+        return cls(configuration=load(config_files=config_files, targets=targets), options=options, memory=memory)
+
+    def _add_config(self, config: ServerConfig) -> None:
+        if config.key in self._configs:
+            raise ConfigError(
+                f"there are two servers with the key {config.key!r}", hint="give one of them another name"
+            )
+        self._configs[config.key] = config
+
+    # -- life ----------------------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Catalog:
+        """Publish what is remembered, and begin to ask for the rest."""
+        self._memory = self._given_memory or open_memory(self.options.memory, policy=self.options.policy())
+        self._is_open = True
+        try:
+            for config in self._configs.values():
+                self._members[config.key] = self._member(config)
+            await self._start(self._members.values())
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; see `close`."""
+        await self.close()
+
+    async def close(self) -> None:
+        """End every process, connection and task of every server, all at the same time. Any number of times."""
+        self._is_open = False
+        members, self._members = list(self._members.values()), {}
+        await asyncio.gather(*(member.close() for member in members), return_exceptions=True)
+        memory, self._memory = self._memory, None
+        if memory is not None and memory is not self._given_memory:
+            await memory.close()
+
+    def _member(self, config: ServerConfig) -> Member:
+        assert self._memory is not None
+        return Member(
+            config,
+            self.options.client,
+            self._memory,
+            gate=self._gate,
+            idle_s=self.options.idle_s,
+            watch=self.options.watch,
+            publish=self._published,
+        )
+
+    async def _start(self, members: Iterable[Member]) -> None:
+        """Recall everything first: it is quick, and readers then have something; then ask for what is not fresh."""
+        members = list(members)
+        fresh = await asyncio.gather(*(member.recall() for member in members))
+        self._is_dirty = True
+        if not self.options.client.offline:
+            for member, is_fresh in zip(members, fresh, strict=True):
+                if not is_fresh:
+                    member.refresh_soon()
+
+    def _published(self, _: ServerView) -> None:
+        self._is_dirty = True
+        self._changed.set()
+        for watcher in self._watchers:
+            watcher(self.snapshot)
+
+    # -- reading -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The catalog as it is now; the object never changes."""
+        if self._is_dirty:
+            self._is_dirty = False
+            self._generation += 1
+            self._snapshot = Snapshot(self._generation, (member.view for member in self._members.values()))
+        return self._snapshot
+
+    @property
+    def tools(self) -> tuple[CatalogTool, ...]:
+        """All tools as known now, by server key and name."""
+        return self.snapshot.tools
+
+    @property
+    def servers(self) -> Mapping[str, ServerView]:
+        """All servers as known now, by key."""
+        return self.snapshot.servers
+
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` with each new snapshot; it must not block. Returns a function that ends this."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
+
+    async def ready(self, timeout_s: float | None = None, *, servers: Iterable[str] | None = None) -> Snapshot:
+        """Wait until no server is pending, or the time is over; which of the two, the snapshot's `pending` says.
+
+        Args:
+            timeout_s: how long to wait, in seconds; None for as long as the servers' own limits allow.
+            servers: keys of the servers to wait for; None for all.
+        """
+        wanted = set(servers) if servers is not None else None
+        try:
+            async with asyncio.timeout(timeout_s):
+                while any(wanted is None or key in wanted for key in self.snapshot.pending):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+        return self.snapshot
+
+    async def refresh(self, servers: Iterable[str] | None = None) -> Snapshot:
+        """Ask servers anew, whatever is remembered and whenever they would be tried next; wait for all of them.
+
+        Args:
+            servers: their keys; None for all.
+        """
+        members = list(self._members.values()) if servers is None else [self._require_member(key) for key in servers]
+        await asyncio.gather(*(member.refresh_soon(force=True) for member in members))
+        return self.snapshot
+
+    # -- searching -----------------------------------------------------------------------------------------------------------------
+
+    def search(
+        self, query: str | Sequence[str], *, limit: int = 10, servers: Iterable[str] | None = None, **how: Any
+    ) -> SearchResult:
+        """Find tools, as known now, best first, each with the reason why.
+
+        Args:
+            query: what is wanted: names, a description, a whole task; or several queries.
+            limit: how many hits at the most.
+            servers: only tools of these servers, by key.
+            how: further arguments of `ToolIndex.search`.
+        """
+        return self._up_to_date_index().search(
+            query, limit=limit, servers=None if servers is None else frozenset(servers), **how
+        )
+
+    def _up_to_date_index(self) -> ToolIndex:
+        """The index for the present snapshot: only servers whose tools changed are indexed again."""
+        if self._index is None:
+            self._index = ToolIndex()
+        views = self.snapshot.servers
+        for key in self._indexed.keys() - views.keys():
+            self._index.remove_server(key)
+            del self._indexed[key]
+        for key, view in views.items():
+            known = self._indexed.get(key)
+            if known is None or known.tools is not view.tools or known.instructions != view.instructions:
+                self._index.replace_server(key, (_document(view, tool) for tool in view.tools))
+                self._indexed[key] = view
+        return self._index
+
+    async def find(
+        self, query: str | Sequence[str], *, limit: int = 10, wait_s: float = _DEFAULT_WAIT_S, **how: Any
+    ) -> tuple[SearchResult, Snapshot]:
+        """Like `search`, after waiting a bounded time for servers that are still connecting.
+
+        Returns:
+            The result, and the snapshot it was found in, whose `pending` and `failed` say which servers could not be considered.
+        """
+        snapshot = await self.ready(wait_s)
+        return self.search(query, limit=limit, **how), snapshot
+
+    # -- using ---------------------------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        tool: str | ToolId,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> ToolResult:
+        """Call a tool by its shown name, its unique bare name, or its id; its server is started if need be.
+
+        Raises:
+            UnknownTool, AmbiguousTool: the name means none, or several.
+            OutriderError: what the call itself raises.
+        """
+        found = await self.resolve(tool)
+        member = self._require_member(found.id.server)
+        return await member.use(
+            lambda client: client.call_tool(
+                found.id.name, arguments, timeout_s=timeout_s, meta=meta, on_progress=on_progress
+            )
+        )
+
+    async def resolve(self, tool: str | ToolId) -> CatalogTool:
+        """The tool that a name means. An unknown one is looked for again after servers that are still pending have answered.
+
+        Raises:
+            UnknownTool, AmbiguousTool: the name means none, or several.
+        """
+        try:
+            return self.snapshot.resolve(tool)
+        except UnknownTool:
+            server = tool.server if isinstance(tool, ToolId) else tool.partition("/")[0]
+            if server in self._members:
+                # The list may have changed since it was read. Spec: 2026-07-28 server/utilities/caching#freshness-calculation (MAY)
+                await self.refresh([server])
+            elif self.snapshot.pending:
+                await self.ready(_DEFAULT_WAIT_S)
+            return self.snapshot.resolve(tool)
+
+    async def read_resource(self, server: str, uri: str, *, timeout_s: float | None = None) -> ResourceResult:
+        """Read a resource of a server, by its key."""
+        return await self._require_member(server).use(lambda client: client.read_resource(uri, timeout_s=timeout_s))
+
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None, *, timeout_s: float | None = None
+    ) -> PromptResult:
+        """Fill in a prompt of a server, by its key."""
+        return await self._require_member(server).use(
+            lambda client: client.get_prompt(name, arguments, timeout_s=timeout_s)
+        )
+
+    # -- changing the set of servers -----------------------------------------------------------------------------------------------
+
+    async def add(self, name: str, target: str | Sequence[str] | Target | Mapping[str, Any]) -> str:
+        """Add a server while the catalog is open; its key.
+
+        Raises:
+            ConfigError: it cannot be used, or its key is taken.
+        """
+        (config,) = _configs_from_code(name, target, self._where)
+        self._add_config(config)
+        member = self._members[config.key] = self._member(config)
+        await self._start([member])
+        self._published(member.view)
+        return config.key
+
+    async def remove(self, key: str) -> None:
+        """Remove a server and end everything it has running.
+
+        Raises:
+            ConfigError: there is none of that key.
+        """
+        member = self._require_member(key)
+        del self._members[key], self._configs[key]
+        self._published(member.view)
+        await member.close()
+
+    async def reconfigure(self, name: str, target: str | Sequence[str] | Target | Mapping[str, Any]) -> str:
+        """Put another target in a server's place; its key. What was remembered of the old one is not taken for the new one's."""
+        (config,) = _configs_from_code(name, target, self._where)
+        if config.key in self._members:
+            await self.remove(config.key)
+        return await self.add(name, target)
+
+    def _require_member(self, key: str) -> Member:
+        member = self._members.get(key)
+        if member is None:
+            import difflib
+
+            near = difflib.get_close_matches(key, self._members, 3)
+            known = ", ".join(near or sorted(self._members)[:10]) or "none"
+            raise ConfigError(f"there is no server {key[:100]!r}", hint=f"known servers: {known}")
+        return member
+
+
+def _config_of(entry: ServerEntry, where: Surroundings) -> ServerConfig:
+    return ServerConfig(
+        entry.key,
+        lambda: resolve(entry, where).target(),
+        name=entry.name,
+        disabled_because=entry.disabled_because,
+        allow=entry.allow_tools,
+        deny=entry.deny_tools,
+        start_timeout_s=entry.start_timeout_s,
+        request_timeout_s=entry.request_timeout_s,
+        warnings=entry.warnings,
+    )
+
+
+def _configs_from_code(
+    name: str, target: str | Sequence[str] | Target | Mapping[str, Any], where: Surroundings
+) -> list[ServerConfig]:
+    """The configuration of one server given in code; a list because its key is made by the same rule as for files."""
+    if isinstance(target, HttpTarget | StdioTarget):
+        ready = target
+        (key,) = assign_keys([(name, ready.label)])
+        return [ServerConfig(key, lambda: ready, name=name, label=ready.label)]
+    if isinstance(target, str):
+        target = {"url": target} if "://" in target else {"command": target}
+    elif not isinstance(target, Mapping):
+        command, *args = target
+        target = {"command": command, "args": args}
+    configuration = load(servers={name: target}, where=where)
+    if not configuration.entries:
+        reasons = "; ".join(str(problem) for problem in (*configuration.problems, *configuration.ignored))
+        raise ConfigError(f"the server {name!r} cannot be used: {reasons}")
+    return [_config_of(entry, where) for entry in configuration.entries]
+
+
+def _document(view: ServerView, tool: Any) -> ToolDocument:
+    identity = view.identity
+    return ToolDocument(
+        server=view.key,
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        server_title=(identity.title or identity.name) if identity is not None else "",
+        server_description=view.instructions,
+    )

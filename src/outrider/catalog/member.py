@@ -1,0 +1,366 @@
+"""One server of the catalog: remembered, refreshed, watched, called, and ended when idle.
+
+Decided here: when a server is asked, how often, when it is tried again and when its process may end. What it knows is published as one
+`ServerView` at a time. Not here: how a server is discovered (`client.discover`) and how views are composed (`catalog`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace as replace_options
+from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
+
+from outrider.cache.memory import Memory
+from outrider.catalog.snapshot import ServerState, ServerView
+from outrider.client.client import Client, Listing
+from outrider.client.discover import report_on
+from outrider.client.report import DiscoveryReport, Failure
+from outrider.client.session import Change
+from outrider.client.target import ClientOptions, Target
+from outrider.errors import ConfigError, LocalProtocolError, OutriderError, PeerError
+from outrider.protocol.versions import Era
+
+__all__ = ["Member", "ServerConfig"]
+
+T = TypeVar("T")
+_log = logging.getLogger("outrider.catalog")
+
+_FIRST_RETRY_S: Final = 2.0
+_LAST_RETRY_S: Final = 300.0
+_TRANSIENT: Final = frozenset({"ended", "timeout", "start", "protocol", "refused"})
+_LASTING_STREAM_S: Final = 60.0
+"""A stream that lived so long was cut for its age, not for a fault: the next one may follow soon."""
+_LISTENED: Final = ("tools", "prompts", "resources")
+
+
+class ServerConfig:
+    """A server as the catalog is given it.
+
+    Args:
+        key: its id in the catalog.
+        name: as people call it.
+        resolve: makes the target, filling in placeholders now and not before; raises ConfigError if it cannot.
+        label: how it may be shown before it is resolved.
+        disabled_because: why it is not to be used, or "".
+        allow: the only tools to offer, or None for all.
+        deny: tools not to offer; wins over `allow`.
+        start_timeout_s: its own limit for getting ready, or None.
+        request_timeout_s: its own limit for one request, or None.
+        warnings: what was odd about its configuration.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        resolve: Callable[[], Target],
+        *,
+        name: str = "",
+        label: str = "",
+        disabled_because: str = "",
+        allow: tuple[str, ...] | None = None,
+        deny: tuple[str, ...] = (),
+        start_timeout_s: float | None = None,
+        request_timeout_s: float | None = None,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self.key = key
+        self.name = name or key
+        self.resolve = resolve
+        self.label = label
+        self.disabled_because = disabled_because
+        self.allow = allow
+        self.deny = deny
+        self.start_timeout_s = start_timeout_s
+        self.request_timeout_s = request_timeout_s
+        self.warnings = warnings
+
+    def offers(self, tool: str) -> bool:
+        """Whether the allow and deny lists let a tool through."""
+        return tool not in self.deny and (self.allow is None or tool in self.allow)
+
+    def options(self, base: ClientOptions) -> ClientOptions:
+        """The client options with this server's own limits."""
+        changes: dict[str, Any] = {}
+        if self.start_timeout_s is not None:
+            changes["start_timeout_s"] = self.start_timeout_s
+        if self.request_timeout_s is not None:
+            changes["request_timeout_s"] = self.request_timeout_s
+        return replace_options(base, **changes) if changes else base
+
+
+class Member:
+    """A server of the catalog.
+
+    Args:
+        config: what is configured.
+        options: limits and identity of the client.
+        memory: where it is remembered.
+        gate: bounds how many servers are being asked at the same time.
+        idle_s: after so many seconds without use, its process or connection ends.
+        watch: listen for changes while connected.
+        publish: called with each new view; must not block.
+
+    Attributes:
+        view: what is known now.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        options: ClientOptions,
+        memory: Memory,
+        *,
+        gate: asyncio.Semaphore,
+        idle_s: float,
+        watch: bool,
+        publish: Callable[[ServerView], None],
+    ) -> None:
+        self.config = config
+        state = ServerState.DISABLED if config.disabled_because else ServerState.CONFIGURED
+        failure = Failure("disabled", config.disabled_because) if config.disabled_because else None
+        self.view = ServerView(
+            key=config.key, name=config.name, state=state, label=config.label, failure=failure, warnings=config.warnings
+        )
+        self._options = config.options(options)
+        self._memory = memory
+        self._gate = gate
+        self._idle_s = idle_s
+        self._watch = watch
+        self._publish = publish
+        self._client: Client | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+        self._dirty = False
+        self._users = 0
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._watcher: asyncio.Task[None] | None = None
+        self._retry_s = _FIRST_RETRY_S
+        self._closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # -- knowing -------------------------------------------------------------------------------------------------------------------
+
+    async def recall(self) -> bool:
+        """Publish what is remembered, without asking the server; whether that is fresh and nothing needs to be asked."""
+        if self.view.state is ServerState.DISABLED:
+            return True
+        try:
+            target = self.config.resolve()
+        except ConfigError as error:
+            self._fail(Failure("config", str(error), error.hint), None)
+            return True  # Asking would tell nothing new.
+        client = Client(target, replace_options(self._options, offline=True), memory=self._memory)
+        report = await report_on(client)
+        await client.close()
+        self._set(label=target.label)
+        if report.failure is not None:
+            return False
+        self._adopt(report, ServerState.REMEMBERED)
+        return report.source == "memory"
+
+    def refresh_soon(self, *, force: bool = False) -> asyncio.Task[None]:
+        """Ask the server in the background, unless that is already under way; the task never raises."""
+        self._dirty = self._dirty or force
+        if self._refreshing is None or self._refreshing.done():
+            self._cancel_timer("retry")
+            self._refreshing = asyncio.create_task(self._refresh(force), name=f"outrider refresh {self.config.key}")
+        return self._refreshing
+
+    async def _refresh(self, force: bool) -> None:
+        if self.view.state is ServerState.DISABLED or self._closed:
+            return
+        while True:
+            self._dirty = False
+            self._set(state=ServerState.CONNECTING)
+            try:
+                report = await self._discover(force)
+            except ConfigError as error:
+                self._fail(Failure("config", str(error), error.hint), None)
+                return
+            except Exception as error:  # One server must never cost the others anything, whatever goes wrong.
+                _log.exception("discovering %s failed in an unforeseen way", self.config.key)
+                self._fail(Failure("internal", f"{type(error).__name__}: {error}", "please report this"), None)
+                return
+            if report.failure is not None:
+                self._fail(report.failure, report)
+                return
+            self._retry_s = _FIRST_RETRY_S
+            self._adopt(report, ServerState.READY if report.source == "network" else ServerState.REMEMBERED)
+            if not self._dirty:
+                self._touch()
+                self._watch_if_wanted()
+                return
+            force = True
+
+    async def _discover(self, force: bool) -> DiscoveryReport:
+        client = self._opened_client()
+        self._users += 1
+        try:
+            async with self._gate:
+                if client.remembering is not None:
+                    await client.remembering.settle()
+                return await report_on(client, refresh=force)
+        finally:
+            self._users -= 1
+
+    def _opened_client(self) -> Client:
+        if self._closed:
+            raise LocalProtocolError("the catalog is closed")
+        if self._client is None:
+            client = Client(self.config.resolve(), self._options, memory=self._memory)
+            client.on_change = self._changed
+            self._client = client
+        return self._client
+
+    def _adopt(self, report: DiscoveryReport, state: ServerState) -> None:
+        tools = sorted(_items(report.tools), key=lambda tool: tool.name)
+        offered = tuple(tool for tool in tools if self.config.offers(tool.name))
+        self._set(
+            state=state,
+            report=report,
+            failure=None,
+            next_try_s=None,
+            tools=offered,
+            prompts=tuple(sorted(_items(report.prompts), key=lambda prompt: prompt.name)),
+            resources=tuple(sorted(_items(report.resources), key=lambda resource: resource.uri)),
+            resource_templates=tuple(
+                sorted(_items(report.resource_templates), key=lambda template: template.uri_template)
+            ),
+            warnings=(*self.config.warnings, *report.warnings),
+        )
+
+    def _fail(self, failure: Failure, report: DiscoveryReport | None) -> None:
+        wait_s = None
+        is_missing_command = failure.kind == "start" and report is not None and report.transport == "stdio"
+        if failure.kind in _TRANSIENT and not is_missing_command and not self._closed:
+            wait_s = self._retry_s * random.uniform(0.8, 1.2)
+            self._retry_s = min(self._retry_s * 2, _LAST_RETRY_S)
+            self._start_timer("retry", wait_s, lambda: self.refresh_soon(force=True))
+        self._set(state=ServerState.FAILED, failure=failure, next_try_s=wait_s, report=self.view.report or report)
+
+    def _set(self, **changes: Any) -> None:
+        view = replace(self.view, **changes)
+        if view != self.view:
+            self.view = view
+            self._publish(view)
+
+    # -- changing ------------------------------------------------------------------------------------------------------------------
+
+    def _changed(self, change: Change) -> None:
+        if change.what != "resource" and not self._closed:
+            self._dirty = True
+            self.refresh_soon()
+
+    def _watch_if_wanted(self) -> None:
+        if not self._watch or self._client is None or self._client.channel is None or self._watcher is not None:
+            return
+        announced = {name: self._announces(name) for name in _LISTENED}
+        if self._client.era is Era.MODERN and any(announced.values()):
+            self._watcher = asyncio.create_task(
+                self._listen(self._client, announced), name=f"outrider watch {self.config.key}"
+            )
+
+    def _announces(self, capability: str) -> bool:
+        settings = self.view.capabilities.get(capability)
+        return isinstance(settings, dict) and settings.get("listChanged") is True
+
+    async def _listen(self, client: Client, wanted: dict[str, bool]) -> None:
+        """Keep a listen stream open; whatever may have changed between two of them is fetched."""
+        loop, pause_s = asyncio.get_running_loop(), _FIRST_RETRY_S
+        while True:
+            began = loop.time()
+            try:
+                async with client.listen(
+                    tools=wanted["tools"], prompts=wanted["prompts"], resources=wanted["resources"]
+                ) as changes:
+                    async for _ in changes:
+                        pass  # `on_change` has already been told.
+            except PeerError as error:
+                # It announces what it cannot deliver: its lists are asked for by their time to live, like anybody's.
+                _log.debug("%s refuses to be listened to: %s", self.config.key, error)
+                return
+            except OutriderError as error:
+                _log.debug("listening to %s ended: %s", self.config.key, error)
+            if loop.time() - began > _LASTING_STREAM_S:
+                pause_s = _FIRST_RETRY_S
+            # Random, so that a balancer that cuts a thousand streams at once does not get them all back at once.
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(pause_s * 2, _LAST_RETRY_S)
+            self.refresh_soon(force=True)
+
+    # -- using ---------------------------------------------------------------------------------------------------------------------
+
+    async def use(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Do something with the server's client, starting the server if need be.
+
+        Raises:
+            OutriderError: what the client raises; and `LocalProtocolError` for a disabled server.
+        """
+        if self.view.state is ServerState.DISABLED:
+            raise LocalProtocolError(f"the server {self.config.name} is disabled: {self.config.disabled_because}")
+        client = self._opened_client()
+        self._users += 1
+        try:
+            return await work(client)
+        finally:
+            self._users -= 1
+            self._touch()
+            self._watch_if_wanted()
+
+    def _touch(self) -> None:
+        """Used just now: the idle clock starts again."""
+        if not self._closed and self._client is not None and self._client.channel is not None:
+            self._start_timer("idle", self._idle_s, self._rest_soon)
+
+    def _rest_soon(self) -> None:
+        if self._users or self._closed:
+            return
+        task = asyncio.create_task(self._rest(), name=f"outrider rest {self.config.key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _rest(self) -> None:
+        await self._stop_watching()
+        if self._client is not None and not self._users:
+            await self._client.rest()
+            if self.view.state is ServerState.READY:
+                self._set(state=ServerState.REMEMBERED)
+
+    # -- ending --------------------------------------------------------------------------------------------------------------------
+
+    def _start_timer(self, name: str, delay_s: float, call: Callable[[], Any]) -> None:
+        self._cancel_timer(name)
+        self._timers[name] = asyncio.get_running_loop().call_later(delay_s, call)
+
+    def _cancel_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    async def _stop_watching(self) -> None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            await asyncio.wait([watcher])
+
+    async def close(self) -> None:
+        """End everything this server has running. Any number of times."""
+        self._closed = True
+        for name in list(self._timers):
+            self._cancel_timer(name)
+        for task in (self._refreshing, *self._tasks):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        await self._stop_watching()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+
+def _items(listing: Listing[T] | None) -> tuple[T, ...]:  # type: ignore[type-var]
+    return listing.items if listing is not None else ()
