@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from outrider.protocol.headers import HeaderParam
 from outrider.protocol.meta import SERVER_INFO, check_extension_id
 from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind
 from outrider.server.schemas import OutputType, Parameters
@@ -94,7 +95,7 @@ class Tool(_Item):
     is_async: bool
     inline: bool
     wants_context: bool
-    mirrored: Any = ()
+    mirrored: tuple[HeaderParam, ...] = ()
     timeout_s: float | None = None
 
 
@@ -304,7 +305,7 @@ class Registry:
         shelf.changed()
         self._discovers = {}
         if shelf.kind is TOOLS:
-            names = {name for tool in self.tools.values() for name in tool.mirrored}
+            names = {param.header for tool in self.tools.values() for param in tool.mirrored}
             self.mirrored_headers = tuple(sorted(names))
 
     def capabilities(self, *, listen: bool, legacy: bool = False) -> dict[str, Any]:
