@@ -26,7 +26,7 @@ from outrider.errors import ConfigError
 from outrider.protocol.freshness import Policy
 from outrider.protocol.model import PromptResult, ResourceResult, ToolResult
 
-__all__ = ["Catalog", "CatalogOptions"]
+__all__ = ["Catalog", "CatalogOptions", "config_of"]
 
 Watcher = Callable[[Snapshot], None]
 
@@ -66,7 +66,7 @@ class Catalog:
     never half updated; `ready` waits for what is still under way.
 
     Args:
-        servers: from code, by name: a URL, a command as a list, a target, or a mapping as in a configuration file.
+        servers: from code: by name, a URL, a command as a list, a target, or a mapping as in a configuration file; or ready configs.
         options: limits, freshness, memory.
         memory: a memory to share, which is then not closed here; None to open the one that the options name.
         configuration: servers from configuration files, as `outrider.catalog.sources.load` gives them.
@@ -74,7 +74,7 @@ class Catalog:
 
     def __init__(
         self,
-        servers: Mapping[str, str | Sequence[str] | Target | Mapping[str, Any]] | None = None,
+        servers: Mapping[str, str | Sequence[str] | Target | Mapping[str, Any]] | Iterable[ServerConfig] = (),
         *,
         options: CatalogOptions | None = None,
         memory: Memory | None = None,
@@ -86,10 +86,11 @@ class Catalog:
         self._configs: dict[str, ServerConfig] = {}
         if configuration is not None:
             for entry in configuration.entries:
-                self._add_config(_config_of(entry, self._where))
-        for name, target in (servers or {}).items():
-            for config in _configs_from_code(name, target, self._where):
-                self._add_config(config)
+                self._add_config(config_of(entry, self._where))
+        if isinstance(servers, Mapping):
+            servers = [c for name, target in servers.items() for c in _configs_from_code(name, target, self._where)]
+        for config in servers:
+            self._add_config(config)
         self._given_memory = memory
         self._memory: Memory | None = None
         self._members: dict[str, Member] = {}
@@ -383,7 +384,8 @@ class Catalog:
         return member
 
 
-def _config_of(entry: ServerEntry, where: Surroundings) -> ServerConfig:
+def config_of(entry: ServerEntry, where: Surroundings) -> ServerConfig:
+    """A configured entry as the catalog takes it; its placeholders are filled in when it is used."""
     return ServerConfig(
         entry.key,
         lambda: resolve(entry, where).target(),
@@ -414,7 +416,7 @@ def _configs_from_code(
     if not configuration.entries:
         reasons = "; ".join(str(problem) for problem in (*configuration.problems, *configuration.ignored))
         raise ConfigError(f"the server {name!r} cannot be used: {reasons}")
-    return [_config_of(entry, where) for entry in configuration.entries]
+    return [config_of(entry, where) for entry in configuration.entries]
 
 
 def _document(view: ServerView, tool: Any) -> ToolDocument:

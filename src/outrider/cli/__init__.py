@@ -31,7 +31,13 @@ _COMMANDS = {
         "outrider.cli.discover",
         "What each server is: era, versions, capabilities, lists, and how that is known.",
     ),
+    "tools": ("outrider.cli.tools", "The tools of all servers, with what each costs in a model's context."),
+    "search": ("outrider.cli.tools", "Find the tools that fit a query."),
+    "show": ("outrider.cli.tools", "One tool in full."),
+    "call": ("outrider.cli.tools", "Call a tool."),
     "run": ("outrider.cli.run", "Serve a Server that is defined in a file, over stdio or HTTP."),
+    "config": ("outrider.cli.config", "Which configuration files and servers were found, and how each was read."),
+    "cache": ("outrider.cli.cache", "What is remembered; look at it, clear it."),
     "demo": ("outrider.cli.demo", "The whole thing on bundled sample servers, with nothing configured."),
 }
 """Command name → module that holds a click command of the same name, and the line for `--help`."""
@@ -74,11 +80,14 @@ class _LazyGroup(click.Group):
 def cli() -> None:
     """Find out what any MCP server can do.
 
-    A TARGET is a URL, or a command after `--`:
+    A TARGET is a URL, the name of a configured server, a configuration file, or a command after `--`. Without one, every server
+    is meant that the configuration files of the user's MCP clients name.
 
     \b
+        outrider discover
         outrider discover https://example.com/mcp
         outrider discover -- npx -y @modelcontextprotocol/server-everything
+        outrider search "create an issue"
     """
 
 

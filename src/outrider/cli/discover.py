@@ -4,60 +4,96 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from outrider.catalog.member import ServerConfig
 from outrider.cli import EXIT_FAILED, EXIT_OK, EXIT_SIGN_IN
-from outrider.cli.targets import TargetCommand, client_options, named_targets, target_options
+from outrider.cli.targets import TargetCommand, catalog_options, named_configs, target_options
 from outrider.cli.text import count, visible
-from outrider.client.report import DiscoveryReport
+from outrider.client.discover import discover as discover_one
+from outrider.client.report import DiscoveryReport, Failure
 from outrider.client.target import ClientOptions, Target
+from outrider.errors import ConfigError
 
 __all__ = ["discover", "discover_all", "exit_code", "show_reports"]
 
 REPORTS_SCHEMA = "outrider.reports/1"
+_MAX_AT_ONCE = 64
 
 
 @click.command("discover", cls=TargetCommand)
 @target_options
 @click.option("--no-lists", is_flag=True, help="Ask what the server is, but do not read its lists.")
-def discover(no_lists: bool, as_json: bool, **given: Any) -> int:
+def discover(no_lists: bool, as_json: bool, refresh: bool, **given: Any) -> int:
     """Find out what each TARGET is: era, versions, capabilities, extensions, identity, lists, tokens, cache, and why.
 
-    A TARGET is a URL; a command comes after `--`. A page is shown for one target, a table for several.
+    A TARGET is a URL, the name of a configured server, or a configuration file; a command comes after `--`. Without one, every server is
+    discovered that the user's and the project's configuration files name. A page is shown for one, a table for several.
+
+    An answer counts as fresh for as long as its server says, and for ten minutes if it says nothing; --refresh asks in any case.
     """
-    targets = named_targets(**given)
+    configs, _ = named_configs(**given)
     reports = asyncio.run(
-        discover_all(
-            [target for _, target in targets], client_options(**given), lists=not no_lists, progress=not as_json
-        )
+        _discover_configs(configs, refresh=refresh, lists=not no_lists, progress=not as_json, **given)
     )
     if as_json:
         write_json(reports)
     else:
-        show_reports(reports)
+        show_reports(reports, names=[config.name for config in configs])
     return exit_code(reports)
 
 
-async def discover_all(
-    targets: Sequence[Target], options: ClientOptions, *, lists: bool = True, progress: bool = False
+async def _discover_configs(
+    configs: Sequence[ServerConfig], *, refresh: bool, lists: bool, progress: bool, **given: Any
 ) -> list[DiscoveryReport]:
-    """Discover all targets at the same time; reports in the order of the targets. One slow target delays nothing but its own row."""
-    from outrider.client.discover import discover as discover_one
+    from outrider.cache.memory import open_memory
 
-    reports: list[DiscoveryReport | None] = [None] * len(targets)
+    options = catalog_options(**given)
+    async with open_memory(options.memory, policy=options.policy()) as memory:
 
-    async def one(position: int, target: Target, done: Callable[[], None]) -> None:
-        reports[position] = await discover_one(target, options=options, lists=lists)
+        async def one(config: ServerConfig) -> DiscoveryReport:
+            try:
+                if config.disabled_because:
+                    raise ConfigError(f"disabled: {config.disabled_because}")
+                target = config.resolve()
+            except ConfigError as error:
+                failure = Failure("disabled" if config.disabled_because else "config", str(error), error.hint)
+                return DiscoveryReport(target=config.label or config.name, transport="", failure=failure)
+            client_options = config.options(options.client)
+            report = await discover_one(target, options=client_options, lists=lists, memory=memory, refresh=refresh)
+            report.warnings.extend(config.warnings)
+            return report
+
+        return await _all_at_once([partial(one, config) for config in configs], progress)
+
+
+async def discover_all(
+    targets: Sequence[Target], options: ClientOptions, *, progress: bool = False
+) -> list[DiscoveryReport]:
+    """Discover all targets at the same time, without memory; reports in the order of the targets."""
+    return await _all_at_once([partial(discover_one, target, options=options) for target in targets], progress)
+
+
+async def _all_at_once(
+    work: Sequence[Callable[[], Coroutine[Any, Any, DiscoveryReport]]], progress: bool
+) -> list[DiscoveryReport]:
+    """Run everything at the same time; one slow server delays nothing but its own row."""
+    gate = asyncio.Semaphore(_MAX_AT_ONCE)
+
+    async def one(start: Callable[[], Coroutine[Any, Any, DiscoveryReport]]) -> DiscoveryReport:
+        async with gate:
+            report = await start()
         done()
+        return report
 
-    with _progress(len(targets), progress) as done:
+    with _progress(len(work), progress) as done:
         async with asyncio.TaskGroup() as group:
-            for position, target in enumerate(targets):
-                group.create_task(one(position, target, done))
-    return [report for report in reports if report is not None]
+            tasks = [group.create_task(one(start)) for start in work]
+    return [task.result() for task in tasks]
 
 
 class _progress:
@@ -98,7 +134,7 @@ def write_json(reports: Sequence[DiscoveryReport]) -> None:
 
 def exit_code(reports: Sequence[DiscoveryReport]) -> int:
     """0 if every target was discovered, 4 if nothing but sign-in is missing, else 1."""
-    kinds = {report.failure.kind for report in reports if report.failure is not None}
+    kinds = {report.failure.kind for report in reports if report.failure is not None} - {"disabled"}
     if not kinds:
         return EXIT_OK
     return EXIT_SIGN_IN if kinds == {"auth"} else EXIT_FAILED

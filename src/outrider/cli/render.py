@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -67,7 +68,7 @@ def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> Non
         )
     console.print(table)
     for report, name in zip(reports, names, strict=True):
-        if report.failure is not None:
+        if report.failure is not None and report.failure.kind != "disabled":
             console.print(Text.assemble(("✗ ", "bold red"), (name, "bold"), "  ", visible(report.failure.message)))
             if report.failure.hint:
                 console.print(Padding(Text(f"→ {visible(report.failure.hint)}"), (0, 0, 0, 2), expand=False))
@@ -80,6 +81,8 @@ def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> Non
 
 def _verdict(report: DiscoveryReport) -> Text:
     if report.failure is not None:
+        if report.failure.kind == "disabled":
+            return Text("disabled", "dim")
         return Text("sign in" if report.failure.kind == "auth" else report.failure.kind, "red")
     word = {"memory": "ok, remembered", "stale": "stale"}.get(report.source, "ok")
     if report.warnings and report.source == "network":
@@ -154,6 +157,7 @@ def _facts(report: DiscoveryReport) -> Table:
         if report.extensions:
             table.add_row("extensions", Text(visible(", ".join(report.extensions))))
         table.add_row("cache", _cache(report))
+        table.add_row("answer", Text(_source(report)))
         table.add_row("context cost", f"about {report.tokens:,} tokens")
     timings = ", ".join(f"{phase} {value:,.0f} ms" for phase, value in report.timings_ms.items())
     table.add_row("took", timings)
@@ -176,6 +180,19 @@ def _cache(report: DiscoveryReport) -> str:
         return "not at all (no time to live)"
     seconds = report.ttl_ms / 1000
     return f"{seconds:,.0f} s, {report.cache_scope}" if seconds >= 1 else f"{report.ttl_ms} ms, {report.cache_scope}"
+
+
+def _source(report: DiscoveryReport) -> str:
+    """Where the answer came from, and since when it is known."""
+    since = datetime.fromtimestamp(report.received_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    match report.source:
+        case "memory":
+            return f"remembered since {since}, still fresh"
+        case "stale":
+            because = f": {visible(report.stale_because)}" if report.stale_because else ""
+            return f"remembered since {since}, no longer fresh{because}"
+        case _:
+            return "from the server, just now"
 
 
 def _items(items: Sequence[Item]) -> RenderableType:

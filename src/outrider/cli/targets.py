@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from outrider.cli.text import visible
-from outrider.client.target import ClientOptions, Pin, Target, parse_target
+from outrider.cli.text import count, visible
+from outrider.client.target import ClientOptions, Pin, StdioTarget, Target, parse_target
 from outrider.errors import ConfigError
 
-__all__ = ["TargetCommand", "client_options", "named_targets", "target_options"]
+if TYPE_CHECKING:
+    from outrider.catalog.catalog import CatalogOptions
+    from outrider.catalog.member import ServerConfig
+    from outrider.catalog.sources import Configuration
+
+__all__ = ["TargetCommand", "catalog_options", "client_options", "named_configs", "target_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,26 +51,33 @@ def target_options(function: F) -> F:
         (
             click.argument("targets", nargs=-1, metavar="[TARGET]..."),
             click.option(
+                "--config",
+                "config_files",
+                multiple=True,
+                metavar="FILE",
+                help="Read this file instead of looking for the clients' files.",
+            ),
+            click.option(
                 "--header",
                 "headers",
                 multiple=True,
                 metavar="'NAME: VALUE'",
-                help="Send this header to the URLs. Repeatable.",
+                help="Send this header to the URLs given. Repeatable.",
             ),
             click.option(
                 "--env",
                 "env",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="Set this variable for the command. Repeatable.",
+                help="Set this variable for the command given. Repeatable.",
             ),
-            click.option("--cwd", metavar="DIR", help="Start the command in this directory."),
+            click.option("--cwd", metavar="DIR", help="Start the command given in this directory."),
             click.option(
                 "--timeout",
                 "timeout_s",
                 type=click.FloatRange(min=0.1),
                 metavar="SECONDS",
-                help="The limit for each phase of each target.",
+                help="The limit for each phase of each server.",
             ),
             click.option(
                 "--protocol",
@@ -74,6 +86,8 @@ def target_options(function: F) -> F:
                 show_default=True,
                 help="Which eras may be spoken.",
             ),
+            click.option("--refresh", is_flag=True, help="Ask, even if what is remembered is fresh."),
+            click.option("--offline", is_flag=True, help="Ask nobody; show only what is remembered."),
             click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
             click.option("-v", "--verbose", is_flag=True, help="Show every message on stderr, secrets masked."),
         )
@@ -82,32 +96,67 @@ def target_options(function: F) -> F:
     return function
 
 
-def named_targets(
-    *, targets: tuple[str, ...], headers: tuple[str, ...], env: tuple[str, ...], cwd: str | None, **_: Any
-) -> list[tuple[str, Target]]:
-    """The targets on the command line, each with the name it is shown under.
+def named_configs(
+    *,
+    targets: tuple[str, ...],
+    config_files: tuple[str, ...],
+    headers: tuple[str, ...],
+    env: tuple[str, ...],
+    cwd: str | None,
+    **_: Any,
+) -> tuple[list[ServerConfig], Configuration]:
+    """The servers that the command line means: those it names, or everything that is configured.
+
+    Problems with files are told on stderr and cost nothing else.
 
     Raises:
-        ConfigError: one of them, or an option's value, cannot be used.
+        ConfigError: a target means nothing, an option's value cannot be used, or nothing is configured at all.
     """
-    command: tuple[str, ...] = click.get_current_context().meta.get(_COMMAND_KEY, ())
+    from outrider.catalog.catalog import config_of
+    from outrider.catalog.sources import here, load
+
+    argv: tuple[str, ...] = click.get_current_context().meta.get(_COMMAND_KEY, ())
+    named: list[str | tuple[str, ...]] = [*targets, *([argv] if argv else [])]
     sent = dict(_split(text, ":", "--header") for text in headers)
     variables = dict(_split(text, "=", "--env") for text in env)
-    found: list[tuple[str, Target]] = []
-    for text in targets:
-        if "://" not in text:
-            raise ConfigError(
-                f"{visible(text)!r} is not a URL",
-                hint=f"to start a command, write: outrider discover -- {visible(text)}",
+    if variables and not argv:
+        raise ConfigError("--env belongs to a command, and none is given", hint="put the command after `--`")
+    if sent and not any("://" in text for text in targets):
+        raise ConfigError("--header belongs to a URL, and none is given")
+    where = here()
+    configuration = load(config_files=config_files, targets=named, where=where)
+    for problem in configuration.problems:
+        if problem.severity == "error" and named:
+            raise ConfigError(problem.message, source=problem.source)
+        if problem.severity != "note":
+            click.echo(
+                f"{problem.severity}: {visible(f'{problem.source}: ' if problem.source else '')}{visible(problem.message)}",
+                err=True,
             )
-        target = parse_target(text, headers=sent)
-        found.append((target.label, target))
-    if command:
-        target = parse_target(command, env=variables, cwd=cwd)
-        found.append((target.label, target))
-    if not found:
-        raise ConfigError("no target", hint="name a URL, or a command after `--`; `outrider demo` shows both")
-    return found
+    if not configuration.entries:
+        looked = sum(1 for file in configuration.files if file.status == "read")
+        raise ConfigError(
+            f"no server is configured ({count(looked, 'configuration file')} found)",
+            hint="name a URL, or a command after `--`; `outrider config` shows where was looked, `outrider demo` needs nothing",
+        )
+    return [
+        _with_options(config_of(entry, where), sent, variables, cwd) for entry in configuration.entries
+    ], configuration
+
+
+def _with_options(config: ServerConfig, headers: dict[str, str], env: dict[str, str], cwd: str | None) -> ServerConfig:
+    """Add what the command line gives to the targets it names: headers to URLs, variables and a folder to commands."""
+    if headers or env or cwd:
+        resolve = config.resolve
+
+        def resolve_with_options() -> Target:
+            target = resolve()
+            if isinstance(target, StdioTarget):
+                return parse_target(target, env=env, cwd=cwd)
+            return parse_target(target, headers=headers)
+
+        config.resolve = resolve_with_options
+    return config
 
 
 def _split(text: str, separator: str, option: str) -> tuple[str, str]:
@@ -120,14 +169,23 @@ def _split(text: str, separator: str, option: str) -> tuple[str, str]:
     return name.strip(), value.strip() if separator == ":" else value
 
 
-def client_options(*, timeout_s: float | None, protocol: str, verbose: bool, **_: Any) -> ClientOptions:
+def client_options(
+    *, timeout_s: float | None, protocol: str, verbose: bool, offline: bool = False, **_: Any
+) -> ClientOptions:
     """The client options that the command line asks for."""
-    options: dict[str, Any] = {"pin": Pin(protocol)}
+    options: dict[str, Any] = {"pin": Pin(protocol), "offline": offline}
     if timeout_s is not None:
         options.update(start_timeout_s=timeout_s, request_timeout_s=timeout_s, list_timeout_s=timeout_s)
     if verbose:
         options["trace"] = _show_message
     return ClientOptions(**options)
+
+
+def catalog_options(**given: Any) -> CatalogOptions:
+    """The catalog options that the command line asks for: a command asks once and ends, so it does not watch."""
+    from outrider.catalog.catalog import CatalogOptions
+
+    return CatalogOptions(client=client_options(**given), watch=False)
 
 
 def _show_message(direction: str, line: str) -> None:

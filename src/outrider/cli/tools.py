@@ -1,0 +1,429 @@
+"""`outrider tools`, `search`, `show` and `call`: the catalog on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import mimetypes
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from outrider.cli import EXIT_FAILED, EXIT_OK
+from outrider.cli.targets import TargetCommand, catalog_options, named_configs, target_options
+from outrider.cli.text import clip, count, visible
+from outrider.errors import ConfigError, OutriderError
+
+__all__ = ["call", "search", "show", "tools"]
+
+T = TypeVar("T")
+
+_SCHEMA_DEPTH = 3
+_LONGEST_WAIT_S = 60.0
+
+
+def _with_catalog(work: Callable[[Any], Awaitable[T]], **given: Any) -> T:
+    """Open the catalog that the command line means, wait for its servers, do the work, end everything."""
+    from outrider.catalog.catalog import Catalog
+
+    configs, _ = named_configs(**given)
+
+    async def run() -> T:
+        async with Catalog(configs, options=catalog_options(**given)) as catalog:
+            if given["refresh"]:
+                await catalog.refresh()
+            return await work(catalog)
+
+    return asyncio.run(run())
+
+
+def _told_state(catalog: Any) -> None:
+    """On stderr: which servers could not be considered, and why."""
+    for view in catalog.servers.values():
+        if view.failure is not None and view.failure.kind != "disabled":
+            rest = "; what was remembered is shown" if view.tools else ""
+            click.echo(f"! {visible(view.name)}: {visible(view.failure.message)}{rest}", err=True)
+        elif view.is_pending:
+            click.echo(f"! {visible(view.name)} has not answered yet", err=True)
+
+
+def _write_json(value: dict[str, Any]) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def _state_as_json(catalog: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": view.key,
+            "name": view.name,
+            "state": view.state.value,
+            "failure": None if view.failure is None else {"kind": view.failure.kind, "message": view.failure.message},
+            "tools": len(view.tools),
+            "estimatedTokens": view.tokens,
+        }
+        for view in catalog.servers.values()
+    ]
+
+
+@click.command("tools", cls=TargetCommand)
+@target_options
+def tools(as_json: bool, **given: Any) -> int:
+    """List the tools of each server, with about how many tokens each costs in a model's context."""
+
+    async def work(catalog: Any) -> int:
+        snapshot = await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S)
+        if as_json:
+            from msgspec import Raw
+
+            listed = [
+                {"name": tool_id.shown, "server": tool_id.server, "tool": Raw(bytes(tool.wire))}
+                for tool_id, tool in snapshot.tools
+            ]
+            _write_json({"schema": "outrider.tools/1", "servers": _state_as_json(catalog), "tools": listed})
+            return EXIT_FAILED if snapshot.failed else EXIT_OK
+        from outrider.client.report import estimated_tokens
+
+        columns = _columns()
+        for view in snapshot.servers.values():
+            if not view.tools:
+                continue
+            click.secho(
+                f"{visible(view.name)}  ({count(len(view.tools), 'tool')}, about {view.tokens:,} tokens)", bold=True
+            )
+            wide = min(max(len(tool.name) for tool in view.tools), 44)
+            for tool in view.tools:
+                name = clip(visible(tool.name), wide)
+                text = clip(visible(tool.description or tool.title), max(columns - wide - 12, 20))
+                click.echo(
+                    f"  {click.style(name.ljust(wide), fg='cyan')}  {estimated_tokens(tool):>6,}  {text}".rstrip()
+                )
+            click.echo()
+        click.echo(
+            f"{count(len(snapshot.tools), 'tool')} of {count(len(snapshot.servers), 'server')}, about {snapshot.tokens:,} tokens in all"
+        )
+        _told_state(catalog)
+        return EXIT_FAILED if snapshot.failed else EXIT_OK
+
+    return _with_catalog(work, **given)
+
+
+@click.command("search", cls=TargetCommand)
+@click.argument("query")
+@target_options
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many hits at the most."
+)
+def search(query: str, limit: int, as_json: bool, **given: Any) -> int:
+    """Find the tools that fit QUERY: a name, a few words, or a whole task.
+
+    Each hit comes with the reason. If nothing fits, that is said, with the nearest servers; the exit code is then 1.
+    """
+
+    async def work(catalog: Any) -> int:
+        result, snapshot = await catalog.find(query, limit=limit, wait_s=given["timeout_s"] or _LONGEST_WAIT_S)
+        if as_json:
+            hits = [_hit_as_json(hit) for hit in result.hits]
+            nearest = [_hit_as_json(hit) for hit in result.nearest]
+            _write_json(
+                {
+                    "schema": "outrider.search/1",
+                    "query": query,
+                    "hits": hits,
+                    "nothingFits": result.nothing_fits,
+                    "nearest": nearest,
+                    "nearestServers": list(result.nearest_servers),
+                    "pending": list(snapshot.pending),
+                    "failed": list(snapshot.failed),
+                }
+            )
+            return EXIT_OK if result.hits else EXIT_FAILED
+        for hit in result.hits:
+            _show_hit(hit)
+        if not result.hits:
+            click.echo("Nothing fits." if result.nothing_fits else "There are no tools.")
+            if result.nearest:
+                click.echo("Nearest, though below the threshold:")
+                for hit in result.nearest[:3]:
+                    _show_hit(hit)
+            if result.nearest_servers:
+                click.echo(f"Nearest servers: {visible(', '.join(result.nearest_servers))}")
+        _told_state(catalog)
+        return EXIT_OK if result.hits else EXIT_FAILED
+
+    return _with_catalog(work, **given)
+
+
+def _hit_as_json(hit: Any) -> dict[str, Any]:
+    document = hit.document
+    return {
+        "name": f"{document.server}/{document.name}",
+        "score": round(hit.score, 4),
+        "why": hit.why,
+        "description": document.description,
+    }
+
+
+def _show_hit(hit: Any) -> None:
+    document = hit.document
+    click.echo(f"{hit.score:5.2f}  {click.style(visible(f'{document.server}/{document.name}'), fg='cyan')}")
+    if document.description or document.title:
+        click.echo(f"       {clip(visible(document.description or document.title), max(_columns() - 8, 20))}")
+    click.secho(f"       {visible(hit.why)}", dim=True)
+
+
+@click.command("show", cls=TargetCommand)
+@click.argument("tool")
+@target_options
+def show(tool: str, as_json: bool, **given: Any) -> int:
+    """Show TOOL in full: what it does, its arguments, its schema as it came."""
+
+    async def work(catalog: Any) -> int:
+        await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S, servers=_server_of(tool, catalog))
+        found = await catalog.resolve(tool)
+        if as_json:
+            from msgspec import Raw
+
+            _write_json(
+                {
+                    "schema": "outrider.tool/1",
+                    "name": found.id.shown,
+                    "server": found.id.server,
+                    "tool": Raw(bytes(found.tool.wire)),
+                }
+            )
+            return EXIT_OK
+        from outrider.client.report import estimated_tokens
+
+        click.secho(visible(found.id.shown), bold=True)
+        if found.tool.title:
+            click.echo(visible(found.tool.title))
+        if found.tool.description:
+            click.echo(visible(found.tool.description, one_line=False))
+        click.echo()
+        click.secho("Arguments", bold=True)
+        _show_parameters(found.tool.input_schema)
+        if (output := found.tool.output_schema) is not None:
+            click.secho("Structured result", bold=True)
+            _show_parameters(output)
+        if found.tool.annotations:
+            hints = ", ".join(f"{name}={value}" for name, value in found.tool.annotations.items())
+            click.echo(f"hints of the server, unverified: {visible(hints)}")
+        click.echo(f"about {estimated_tokens(found.tool):,} tokens; --json shows it as it came")
+        return EXIT_OK
+
+    return _with_catalog(work, **given)
+
+
+def _server_of(tool: str, catalog: Any) -> tuple[str, ...] | None:
+    """The server to wait for, if the name says which."""
+    server = tool.partition("/")[0]
+    return (server,) if server in catalog.servers else None
+
+
+def _show_parameters(schema: dict[str, Any], indent: str = "  ", depth: int = 0) -> None:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not properties:
+        click.echo(f"{indent}none" if depth == 0 else f"{indent}…")
+        return
+    required = schema.get("required")
+    needed = set(required) if isinstance(required, list) else set()
+    for name, rule in properties.items():
+        rule = rule if isinstance(rule, dict) else {}
+        told = [_type_of(rule), "required" if name in needed else "optional"]
+        if "default" in rule:
+            told.append(f"default {rule['default']!r}")
+        click.echo(f"{indent}{click.style(visible(name), fg='cyan')}  {visible(', '.join(told))}")
+        if isinstance(rule.get("description"), str):
+            click.echo(f"{indent}  {visible(rule['description'])}")
+        nested = rule.get("items") if rule.get("type") == "array" else rule
+        if isinstance(nested, dict) and isinstance(nested.get("properties"), dict) and depth < _SCHEMA_DEPTH:
+            _show_parameters(nested, indent + "    ", depth + 1)
+
+
+def _type_of(rule: dict[str, Any]) -> str:
+    values = rule.get("enum")
+    if isinstance(values, list):
+        return "one of " + ", ".join(map(str, values[:12])) + (" …" if len(values) > 12 else "")
+    kind = rule.get("type")
+    if isinstance(kind, list):
+        return " or ".join(map(str, kind))
+    if kind == "array" and isinstance(rule.get("items"), dict):
+        return f"list of {_type_of(rule['items'])}"
+    if isinstance(kind, str):
+        return kind
+    branches = rule.get("anyOf") or rule.get("oneOf")
+    if isinstance(branches, list):
+        return " or ".join(_type_of(branch) for branch in branches if isinstance(branch, dict)) or "anything"
+    return "see --json" if "$ref" in rule else "anything"
+
+
+@click.command("call", cls=TargetCommand)
+@click.argument("tool")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
+@click.option("--arguments", "--args", "whole", metavar="JSON", help="All arguments as one JSON object.")
+@click.option("--save", metavar="DIR", help="Write images, audio and other files of the result into this folder.")
+@click.option(
+    "--config",
+    "config_files",
+    multiple=True,
+    metavar="FILE",
+    help="Read this file instead of looking for the clients' files.",
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="TARGET",
+    help="Only this server: a URL, a name or a file. Repeatable.",
+)
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="The limit for each phase."
+)
+@click.option("--no-check", is_flag=True, help="Send the arguments without checking them against the tool's schema.")
+@click.option("--json", "as_json", is_flag=True, help="The result as it came, as one JSON object on stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every message on stderr, secrets masked.")
+def call(
+    tool: str,
+    arguments: tuple[str, ...],
+    whole: str | None,
+    save: str | None,
+    no_check: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Call TOOL. KEY=VALUE gives a text, or a number or boolean where the schema wants one; KEY:=JSON gives any value.
+
+    The arguments are checked against the tool's schema before anything is sent. The exit code is 1 if the tool reports an error.
+    """
+    given = {"headers": (), "env": (), "cwd": None, "protocol": "auto", "refresh": False, "offline": False, **given}
+
+    async def work(catalog: Any) -> int:
+        await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S, servers=_server_of(tool, catalog))
+        found = await catalog.resolve(tool)
+        schema = found.tool.input_schema
+        values = _arguments(whole, arguments, schema)
+        if not no_check:
+            _check_arguments(found.id.shown, values, schema)
+        result = await catalog.call(
+            found.id, values, timeout_s=given["timeout_s"], on_progress=_show_progress if sys.stderr.isatty() else None
+        )
+        if as_json:
+            _write_json({"schema": "outrider.result/1", "tool": found.id.shown, "result": result.wire})
+        else:
+            _show_result(result, Path(save) if save else None)
+        return EXIT_FAILED if result.is_error else EXIT_OK
+
+    return _with_catalog(work, **given)
+
+
+def _arguments(whole: str | None, pairs: Sequence[str], schema: dict[str, Any]) -> dict[str, Any]:
+    import msgspec
+
+    values: dict[str, Any] = {}
+    if whole is not None:
+        try:
+            values = msgspec.json.decode(whole, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"--arguments is not a JSON object: {error}") from error
+    properties = schema.get("properties")
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator or not name.strip(":"):
+            raise ConfigError(f"{visible(pair)!r} is not of the form KEY=VALUE or KEY:=JSON")
+        if name.endswith(":"):
+            try:
+                values[name[:-1]] = msgspec.json.decode(text)
+            except msgspec.DecodeError as error:
+                raise ConfigError(
+                    f"the value of {visible(name[:-1])} is not JSON: {error}", hint="write KEY=VALUE for a plain text"
+                ) from error
+        else:
+            rule = properties.get(name) if isinstance(properties, dict) else None
+            values[name] = _read_text(text, rule if isinstance(rule, dict) else {})
+    return values
+
+
+def _read_text(text: str, rule: dict[str, Any]) -> Any:
+    """A text as the schema wants it: numbers and booleans where nothing else is allowed, else the text itself."""
+    import msgspec
+
+    kinds = rule.get("type")
+    allowed = set(kinds) if isinstance(kinds, list) else {kinds}
+    if "string" in allowed or not allowed & {"integer", "number", "boolean", "null", "array", "object"}:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _check_arguments(tool: str, values: dict[str, Any], schema: dict[str, Any]) -> None:
+    from outrider.protocol.schema import Validator
+
+    try:
+        problems = Validator(schema).check(values)
+    except OutriderError as error:
+        click.echo(f"! the arguments were not checked: {visible(str(error))}", err=True)
+        return
+    if problems:
+        told = "; ".join(visible(str(problem)) for problem in problems[:5])
+        raise ConfigError(
+            f"the arguments do not fit {visible(tool)}: {told}",
+            hint=f"`outrider show {visible(tool)}` tells what it takes; --no-check sends them anyway",
+        )
+
+
+def _show_progress(progress: Any) -> None:
+    total = f" of {progress.total:g}" if progress.total is not None else ""
+    click.echo(f"\r\x1b[K{progress.progress:g}{total} {visible(progress.message)}", nl=False, err=True)
+
+
+def _show_result(result: Any, folder: Path | None) -> None:
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+    if result.is_error:
+        click.secho("The tool reports an error:", fg="red", err=True)
+    shown_text = False
+    for position, block in enumerate(result.content):
+        if block.text is not None:
+            click.echo(visible(block.text, one_line=False))
+            shown_text = True
+        else:
+            click.echo(_other_block(block, position, folder))
+    if result.has_structured_content and not shown_text:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(result.structured_content)).decode())
+
+
+def _other_block(block: Any, position: int, folder: Path | None) -> str:
+    resource = block.resource or {}
+    if isinstance(resource.get("text"), str):
+        return visible(resource["text"], one_line=False)
+    encoded = block.data or resource.get("blob")
+    mime_type = visible(block.mime_type or str(resource.get("mimeType") or "application/octet-stream"))
+    if not isinstance(encoded, str):
+        return f"[{visible(block.type)} {visible(block.uri or '')}]".replace(" ]", "]")
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        return f"[{visible(block.type)}, {mime_type}: not valid base64]"
+    if folder is None:
+        return f"[{visible(block.type)}, {mime_type}, {len(data):,} bytes; --save DIR writes it to a file]"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"result-{position + 1}{mimetypes.guess_extension(mime_type) or '.bin'}"
+    # The name is ours: a server chooses neither where a file goes nor what it is called.
+    path.write_bytes(data)
+    return f"[{visible(block.type)}, {mime_type}, {len(data):,} bytes] saved as {path}"
+
+
+def _columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((100, 24)).columns
