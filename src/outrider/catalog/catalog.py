@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from outrider.cache.memory import Memory, open_memory
 from outrider.catalog.member import Member, ServerConfig
-from outrider.catalog.search.document import SearchResult, ToolDocument
-from outrider.catalog.search.index import ToolIndex
 from outrider.catalog.snapshot import CatalogTool, ServerView, Snapshot, ToolId, UnknownTool
 from outrider.catalog.sources import Configuration, ServerEntry, Surroundings, here, load, resolve
 from outrider.catalog.sources.entries import assign_keys
@@ -25,6 +23,9 @@ from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Targe
 from outrider.errors import ConfigError
 from outrider.protocol.freshness import Policy
 from outrider.protocol.model import PromptResult, ResourceResult, ToolResult
+
+if TYPE_CHECKING:
+    from outrider.catalog.search import SearchResult, ToolDocument, ToolIndex
 
 __all__ = ["Catalog", "CatalogOptions", "config_of"]
 
@@ -263,6 +264,8 @@ class Catalog:
     def _up_to_date_index(self) -> ToolIndex:
         """The index for the present snapshot: only servers whose tools changed are indexed again."""
         if self._index is None:
+            from outrider.catalog.search import ToolIndex
+
             self._index = ToolIndex()
         views = self.snapshot.servers
         for key in self._indexed.keys() - views.keys():
@@ -420,6 +423,8 @@ def _configs_from_code(
 
 
 def _document(view: ServerView, tool: Any) -> ToolDocument:
+    from outrider.catalog.search import ToolDocument
+
     identity = view.identity
     return ToolDocument(
         server=view.key,
