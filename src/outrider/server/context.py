@@ -233,9 +233,14 @@ class Context:
                     {"requiredCapabilities": question.capability},
                 )
         if self.era is Era.LEGACY:
-            async with asyncio.TaskGroup() as group:
-                tasks = {key: group.create_task(self._channel.request(q)) for key, q in questions.items()}
-            return {key: _read(questions[key], key, task.result()) for key, task in tasks.items()}
+            tasks = [self._loop.create_task(self._channel.request(question)) for question in questions.values()]
+            try:
+                # Not a TaskGroup: an author is to see the one error, not a group with it inside.
+                replies = await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+            return {key: _read(questions[key], key, reply) for key, reply in zip(questions, replies, strict=True)}
         found = {key: self.answers[key] for key in questions if key in self.answers}
         answers = {key: _read(questions[key], key, answer) for key, answer in found.items()}
         self.used_answers |= found

@@ -276,8 +276,9 @@ class _Pipe(asyncio.Protocol):
 
 
 class _WritePipe(asyncio.BaseProtocol):
-    def __init__(self, pipe: _Pipe) -> None:
+    def __init__(self, pipe: _Pipe, closed: asyncio.Future[None]) -> None:
         self._pipe = pipe
+        self._closed = closed
 
     def pause_writing(self) -> None:
         self._pipe.pause_writing()
@@ -286,8 +287,10 @@ class _WritePipe(asyncio.BaseProtocol):
         self._pipe.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # Nobody reads any more: the same end as a closed standard input.
+        # All is written, or nobody reads any more; the latter is the same end as a closed standard input.
         self._pipe.finish()
+        if not self._closed.done():
+            self._closed.set_result(None)
 
 
 def run_stdio(server: Server, *, legacy: bool = True) -> None:
@@ -311,16 +314,20 @@ def run_stdio(server: Server, *, legacy: bool = True) -> None:
 async def _serve_stdio(server: Server, stdin_fd: int, stdout_fd: int, *, legacy: bool) -> bool:
     loop = asyncio.get_running_loop()
     pipe = _Pipe(server, legacy=legacy, loop=loop)
+    written = loop.create_future()
+    # Held here, because a transport that refuses a file lets go of it.
+    stdin, stdout = os.fdopen(stdin_fd, "rb", 0), os.fdopen(stdout_fd, "wb", 0)
     try:
-        writer, _ = await loop.connect_write_pipe(lambda: _WritePipe(pipe), os.fdopen(stdout_fd, "wb", 0))
+        writer, _ = await loop.connect_write_pipe(lambda: _WritePipe(pipe, written), stdout)
         writer.set_write_buffer_limits(high=_MAX_UNSENT_BYTES)
         pipe.writer = writer
     except (ValueError, NotImplementedError, OSError):
-        pipe.connection._write = lambda data: _write_all(stdout_fd, data)
+        # A file, or a platform without pipes on its loop.
+        pipe.connection = StdioConnection(server, write=lambda data: _write_all(stdout_fd, data), legacy=legacy)
+        written.set_result(None)
     try:
-        await loop.connect_read_pipe(lambda: pipe, os.fdopen(stdin_fd, "rb", 0))
+        await loop.connect_read_pipe(lambda: pipe, stdin)
     except (ValueError, NotImplementedError, OSError):
-        # A file, or a platform without pipes on its loop: a thread reads.
         threading.Thread(target=_read_all, args=(stdin_fd, loop, pipe), daemon=True).start()
     try:
         await pipe.ended
@@ -329,6 +336,7 @@ async def _serve_stdio(server: Server, stdin_fd: int, stdout_fd: int, *, legacy:
         server.close()
         if pipe.writer is not None:
             pipe.writer.close()
+            await asyncio.wait((written,), timeout=_GRACE_S)
     return any(thread.name.startswith("outrider-tool") and thread.is_alive() for thread in threading.enumerate())
 
 
