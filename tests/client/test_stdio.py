@@ -507,7 +507,7 @@ class TestStarting:
 
 
 SCRIPT = """
-import asyncio, os, signal, sys
+import asyncio, os, select, signal, sys
 from outrider.client.stdio import StdioProcess
 from outrider.client.target import ClientOptions, StdioTarget
 
@@ -549,6 +549,17 @@ class TestOurOwnEnd:
     def test_a_program_that_forgets_to_close(self, habit: list[str]) -> None:
         """Case 52: on every path, also when the event loop is gone and nobody closed."""
         self.ends(f"asyncio.run(start({habit}))\nsys.stdin.read()\n")
+
+    def test_a_program_that_ends_while_its_server_ends(self) -> None:
+        """Case 52: the wrapper is gone, its child is not, and the event loop is taken down before anybody could look."""
+        self.ends(
+            "async def main():\n"
+            "    process = await start(['parent', 'exit'])\n"
+            "    sys.stdin.read()\n"
+            "    process._child.write(b'go')\n"
+            "    assert select.select([os.pidfd_open(process.pid)], [], [], 60)[0]\n"
+            "asyncio.run(main())\n"
+        )
 
     def test_a_program_that_fails(self) -> None:
         """Case 52: an exception ends the program in the middle."""

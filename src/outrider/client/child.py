@@ -5,9 +5,10 @@ loop, how its end is noticed, and what becomes of it when the interpreter exits.
 (`stdio`).
 
 On POSIX each server leads a session, and so a process group, of its own: a Ctrl-C in the terminal does not reach it, and a signal to the
-group reaches what it started. On Linux, what has left the group is found by its parent. On Windows each server is in a Job Object. If this
-process is killed outright, Windows ends the jobs; on POSIX all a server notices is the end of its standard input, which is the protocol's
-own signal to exit.
+group reaches what it started. What has left the group by then (a browser in a session of its own) is found by its parent, on Linux and as
+long as that parent runs; a daemon that has cut all ties is left alone. On Windows each server is in a Job Object. If this process is
+killed outright, Windows ends the jobs; on POSIX all a server notices is the end of its standard input, which is the protocol's own signal
+to exit.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _DRAIN_BYTES: Final = 1 << 20
 _POLL_S: Final = (0.002, 0.1)
 _AFTER_KILL_S: Final = 1.0
 _DRAIN_S: Final = 0.5
+_READS_AHEAD: Final = 16
 _CREATE_SUSPENDED: Final = 0x4
 _AT_EXIT_S: Final = (1.0, 0.5)
 
@@ -159,10 +161,7 @@ class _Tree:
 
     def reap(self) -> int | None:
         """The exit code if the process has ended, and the end of its entry in the process table."""
-        code = self.popen.poll()
-        if code is not None:
-            _running.discard(self)
-        return code
+        return self.popen.poll()
 
     def note_descendants(self) -> None:
         if self.popen.returncode is None:
@@ -175,37 +174,35 @@ class _Tree:
         number = signal.SIGKILL if kill else signal.SIGTERM
         # Only while the group exists is its number not somebody else's: it does as long as its leader is not reaped or a member runs.
         if self.popen.returncode is None or _group_runs(self.pid):
-            try:
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
-            except (ProcessLookupError, PermissionError):
-                pass
         for pid, start in self._escaped.items():
             if _start_of(pid) == start:
-                try:
+                with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
-                except (ProcessLookupError, PermissionError):
-                    pass
 
-    def has_survivors(self) -> bool:
-        """Whether anything of the tree runs, after the process itself was reaped."""
+    def is_gone(self) -> bool:
+        """Whether nothing of the tree runs any more. Once it says so, the tree is forgotten."""
+        if self.popen.poll() is None:
+            return False
         if self._job is not None:
-            return self._job.is_populated()
-        return _group_runs(self.pid) or any(_start_of(pid) == start for pid, start in self._escaped.items())
+            gone = not self._job.is_populated()
+        else:
+            gone = not (_group_runs(self.pid) or any(_start_of(pid) == start for pid, start in self._escaped.items()))
+        if gone:
+            _running.discard(self)
+        return gone
 
     async def sweep(self, grace_s: float) -> None:
-        if not self.has_survivors():
-            return
         for kill, patience_s in ((False, grace_s), (True, _AFTER_KILL_S)):
+            if self.is_gone():
+                return
             self.signal(kill=kill)
             deadline = time.monotonic() + patience_s
             pause = _POLL_S[0]
-            while self.has_survivors():
-                if time.monotonic() > deadline:
-                    break
+            while not self.is_gone() and time.monotonic() < deadline:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _POLL_S[1])
-            else:
-                return
 
     def kill_now(self) -> None:
         self.signal(kill=True)
@@ -213,30 +210,27 @@ class _Tree:
             self.popen.wait(_AFTER_KILL_S)
         except subprocess.TimeoutExpired:
             return
-        self.reap()
-        if self.has_survivors():
+        if not self.is_gone():
             self.signal(kill=True)
 
 
+# Every tree that may have something running in it.
 _running: set[_Tree] = set()
 
 
 @atexit.register
 def _end_all() -> None:
     """Nothing we started outlives the interpreter, whatever became of the event loop: end of input, then SIGTERM, then SIGKILL."""
-    trees = list(_running)
+    trees = [tree for tree in _running if not tree.is_gone()]
     for tree in trees:
         tree.note_descendants()
         if tree.popen.stdin is not None:
-            try:
+            with suppress(OSError):
                 tree.popen.stdin.close()
-            except OSError:
-                pass
     for patience_s, kill in ((_AT_EXIT_S[0], False), (_AT_EXIT_S[1], True)):
         deadline = time.monotonic() + patience_s
-        while any(tree.reap() is None for tree in trees) and time.monotonic() < deadline:
-            time.sleep(_POLL_S[0])
-        trees = [tree for tree in trees if tree.reap() is None or tree.has_survivors()]
+        while (trees := [tree for tree in trees if not tree.is_gone()]) and time.monotonic() < deadline:
+            time.sleep(_POLL_S[1] / 10)
         for tree in trees:
             tree.signal(kill=kill)
     for tree in trees:
@@ -250,10 +244,8 @@ if hasattr(os, "register_at_fork"):
 
 def _group_runs(group: int) -> bool:
     """Whether a process group has a member that runs."""
-    try:
+    with suppress(OSError):
         os.waitpid(-group, os.WNOHANG)  # orphans are ours to reap where we are the first process of a container
-    except OSError:
-        pass
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -593,24 +585,32 @@ class ThreadedChild:
         thread.start()
         return thread
 
-    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+    def _call(self, function: Callable[..., None], *arguments: object) -> bool:
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:  # The loop is closed; what is left to do is done at interpreter exit.
-            pass
+            return False
+        return True
 
-    def _read(self, pipe: IO[bytes], hand_on: Callable[[bytes], None], gate: threading.Event | None) -> None:
+    def _read(self, pipe: IO[bytes], hand_on: Callable[[bytes], None], may_read: threading.Event | None) -> None:
+        # A busy event loop is not fed faster than it eats.
+        slots = threading.Semaphore(_READS_AHEAD)
+
+        def hand_on_and_make_room(data: bytes) -> None:
+            slots.release()
+            hand_on(data)
+
         with pipe:
             while not self._released:
-                if gate is not None:
-                    gate.wait()
+                if may_read is not None:
+                    may_read.wait()
+                slots.acquire()
                 try:
                     data = os.read(pipe.fileno(), _READ_BYTES)
                 except OSError:
-                    data = b""
-                if not data:
                     break
-                self._call(hand_on, data)
+                if not data or not self._call(hand_on_and_make_room, data):
+                    break
         self._call(hand_on, b"")
 
     def _write_all(self) -> None:

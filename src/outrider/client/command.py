@@ -22,7 +22,7 @@ __all__ = ["BASE_NAMES", "batch_command_line", "child_environment", "explain_fai
 BASE_NAMES: Final = frozenset(
     {
         # who and where the user is
-        *("HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "USER"),
+        *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
         # locale, time zone, temporary files
         *("LANG", "LANGUAGE", "TEMP", "TMP", "TMPDIR", "TZ"),
         # proxies and certificates, without which nothing is reachable in many offices
@@ -132,10 +132,11 @@ def find_program(
     if "\0" in "".join(argv):
         raise ConnectFailed("the command holds a NUL character", hint="correct the configuration")
     if windows:
-        found = shutil.which(program, path=_path_of(environment))
+        named = program if Path(program).name == program else str(Path(cwd or ".", program))
+        found = shutil.which(named, path=_path_of(environment))
         if found is None:
             raise _not_found(program, environment)
-        return str(Path(found).resolve())
+        return str(Path(found).absolute())
     if "/" in program:
         path = Path(cwd or ".", program).absolute()
         _require_runnable(program, path)
