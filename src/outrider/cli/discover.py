@@ -6,18 +6,20 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from outrider.catalog.member import ServerConfig
 from outrider.cli import EXIT_FAILED, EXIT_OK, EXIT_SIGN_IN
 from outrider.cli.targets import TargetCommand, catalog_options, named_configs, target_options
 from outrider.cli.text import count, visible
-from outrider.client.discover import discover as discover_one
-from outrider.client.report import DiscoveryReport, Failure
-from outrider.client.target import ClientOptions, Target
 from outrider.errors import ConfigError
+
+# The client is loaded when there is something to discover: `--help` and a slip on the command line need none of it.
+if TYPE_CHECKING:
+    from outrider.catalog.member import ServerConfig
+    from outrider.client.report import DiscoveryReport
+    from outrider.client.target import ClientOptions, Target
 
 __all__ = ["discover", "discover_all", "exit_code", "show_reports"]
 
@@ -51,6 +53,8 @@ async def _discover_configs(
     configs: Sequence[ServerConfig], *, refresh: bool, lists: bool, progress: bool, **given: Any
 ) -> list[DiscoveryReport]:
     from outrider.cache.memory import open_memory
+    from outrider.client.discover import discover as discover_one
+    from outrider.client.report import DiscoveryReport, Failure
 
     options = catalog_options(**given)
     async with open_memory(options.memory, policy=options.policy()) as memory:
@@ -75,6 +79,8 @@ async def discover_all(
     targets: Sequence[Target], options: ClientOptions, *, progress: bool = False
 ) -> list[DiscoveryReport]:
     """Discover all targets at the same time, without memory; reports in the order of the targets."""
+    from outrider.client.discover import discover as discover_one
+
     return await _all_at_once([partial(discover_one, target, options=options) for target in targets], progress)
 
 
