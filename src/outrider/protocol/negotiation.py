@@ -198,7 +198,7 @@ ERA_TABLE: Final = (
         "headers refused",
         # Once more, since one proxy of several may have lost them; twice means that something on the way always does.
         lambda seen: seen.code == HEADER_MISMATCH,
-        lambda seen: _modern(Step.FAIL if seen.repeated else Step.PROBE_AGAIN, seen.asked),
+        lambda seen: _modern(Step.FAIL) if seen.repeated else _modern(Step.PROBE_AGAIN, seen.asked),
     ),
     Row(
         "client capability missing",
