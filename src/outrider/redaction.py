@@ -7,8 +7,9 @@ truncation, so that no cut leaves half a secret. Not here: where texts are shown
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
@@ -17,12 +18,17 @@ __all__ = ["MASK", "Redactor", "secrets_of", "show_command", "show_url"]
 MASK: Final = "•••"
 """What stands in the place of a secret."""
 
-_SECRET_NAME: Final = re.compile(
-    r"(?i)(?:key|token|secret|passw|passwd|pwd|auth|bearer|credential|cookie|session|signature|private|dsn)"
+_SPEAKS_OF_A_SECRET: Final = (
+    r"(?:key|token|secret|passw|passwd|pwd|auth|bearer|credential|cookie|session|signature|private|dsn)"
 )
-_SECRET_ARGUMENT: Final = re.compile(
-    r"(?i)^(--?[\w.-]*(?:key|token|secret|passw|pwd|auth|bearer|credential|cookie|header)[\w.-]*)(?:=(.*))?$", re.S
+_SECRET_NAME: Final = re.compile(rf"(?i){_SPEAKS_OF_A_SECRET}")
+# Fewer words than for a variable: many options only choose a session or a private mode.
+_SECRET_OPTION: Final = re.compile(
+    r"(?i)(--?[\w.-]*(?:key|token|secret|passw|pwd|auth|bearer|credential|cookie|header|dsn)[\w.-]*)(?:=(.*))?", re.S
 )
+# `docker run -e API_KEY=…` and `--env=API_KEY=…` are how many servers are configured.
+_SECRET_ASSIGNMENT: Final = re.compile(rf"(?i)((?:--?[\w.-]+=)?[\w.-]*{_SPEAKS_OF_A_SECRET}[\w.-]*)=(.*)", re.S)
+_OPTION: Final = re.compile(r"-[A-Za-z]|--[A-Za-z][\w-]*(?:=.*)?", re.S)
 _LONG_ENOUGH: Final = 6
 _LONG_ENOUGH_IF_NAMED: Final = 3
 _HARMLESS_HEADERS: Final = frozenset({"accept", "accept-language", "user-agent", "content-type"})
@@ -42,23 +48,26 @@ def show_url(url: str) -> str:
 
 
 def show_command(argv: Iterable[str]) -> str:
-    """A command line as it may be shown: arguments whose option's name speaks of a secret are masked, URLs are shortened."""
-    shown: list[str] = []
-    mask_next = False
+    """A command line as it may be shown: values whose option or variable speaks of a secret are masked, URLs are shortened."""
+    return " ".join(shown for shown, _ in _arguments(argv))
+
+
+def _arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Each argument as it may be shown, with the secret that it holds, or ""."""
+    value_follows = False
     for argument in argv:
-        match = _SECRET_ARGUMENT.match(argument)
-        if mask_next and not argument.startswith("-"):
-            shown.append(MASK)
-            mask_next = False
+        if value_follows and not _OPTION.fullmatch(argument):
+            value_follows = False
+            yield MASK, argument
             continue
-        mask_next = bool(match) and match is not None and match.group(2) is None
-        if match and match.group(2) is not None:
-            shown.append(f"{match.group(1)}={MASK}")
+        match = _SECRET_OPTION.fullmatch(argument) or _SECRET_ASSIGNMENT.fullmatch(argument)
+        value_follows = match is not None and match[2] is None
+        if match is not None and match[2] is not None:
+            yield f"{match[1]}={MASK}", match[2]
         elif "://" in argument:
-            shown.append(show_url(argument))
+            yield show_url(argument), ""
         else:
-            shown.append(argument if argument and not re.search(r"\s", argument) else repr(argument))
-    return " ".join(shown)
+            yield argument if argument and not re.search(r"\s", argument) else repr(argument), ""
 
 
 def secrets_of(
@@ -91,14 +100,9 @@ def secrets_of(
     for name, value in (env or {}).items():
         if len(value) >= (_LONG_ENOUGH_IF_NAMED if _SECRET_NAME.search(name) else _LONG_ENOUGH):
             found.add(value)
-    mask_next = False
+    argv = tuple(argv)
+    found.update(secret for _, secret in _arguments(argv))
     for argument in argv:
-        match = _SECRET_ARGUMENT.match(argument)
-        if mask_next and not argument.startswith("-"):
-            found.add(argument)
-        mask_next = match is not None and match.group(2) is None
-        if match is not None and match.group(2):
-            found.add(match.group(2))
         if "://" in argument:
             found |= secrets_of(url=argument)
     return {
@@ -130,12 +134,15 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms: set[str] = set()
         for secret in secrets:
+            encoded = secret.encode(errors="surrogatepass")
             forms.update(
                 (
                     secret,
-                    quote(secret, safe=""),
-                    base64.b64encode(secret.encode()).decode(),
-                    secret.encode("unicode_escape").decode(),
+                    quote(encoded, safe=""),
+                    base64.b64encode(encoded).decode(),
+                    repr(secret)[1:-1],
+                    json.dumps(secret)[1:-1],
+                    json.dumps(secret, ensure_ascii=False)[1:-1],
                 )
             )
         ordered = sorted(
