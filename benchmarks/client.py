@@ -354,6 +354,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--servers", default="100,500", help="sizes of the many-servers measure, with commas (default 100,500)"
     )
+    parser.add_argument("--only", choices=("calls", "many", "imports"), help="one part instead of all three")
     parser.add_argument("--size", action="store_true", help="also install each into a new environment; needs a network")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout, no table")
     return parser.parse_args(arguments)
@@ -365,14 +366,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if SDK not in contenders:
         say("The official SDK is not installed, so it is left out: run ./dev setup --peers")
     run, before = Run(), machine()
-    measure_calls(run, contenders, chosen.rounds, chosen.calls)
-    for count in map(int, chosen.servers.split(",")):
+    if chosen.only in (None, "calls"):
+        measure_calls(run, contenders, chosen.rounds, chosen.calls)
+    for count in map(int, chosen.servers.split(",")) if chosen.only in (None, "many") else ():
         budgets = {
             100: {"time": "20 times faster than the SDK, within 3 times of bare aiohttp", "memory": "under 80 MB"},
             500: {"time": "at most 700 ms", "memory": "at most 80 MB"},
         }.get(count, {})
         measure_many(run, contenders, chosen.rounds, count, budgets)
-    measure_imports(run, chosen.rounds)
+    if chosen.only in (None, "imports"):
+        measure_imports(run, chosen.rounds)
     if chosen.size:
         measure_sizes(run)
     after = machine()
