@@ -7,6 +7,7 @@ Not here: config files (`catalog.sources`), and what a target turns out to be (`
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -193,7 +194,10 @@ def parse_target(
         except ValueError as error:
             raise ConfigError(f"the command cannot be split: {error}", hint="give it as a list") from error
     else:
-        argv = tuple(target)
+        try:
+            argv = tuple(os.fspath(part) for part in target)
+        except TypeError as error:
+            raise ConfigError("a command is a sequence of texts", hint="turn numbers into texts") from error
     if not argv or not argv[0]:
         raise ConfigError("the target is empty", hint="name a URL or a command")
     if headers:
@@ -208,7 +212,11 @@ def _http_target(url: str, headers: Mapping[str, str], *, sse: bool = False) -> 
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"{show_url(url)} is not a URL: {error}") from error
+        # The error's own text may quote half a password: a slash in one makes a port of what stands before it.
+        raise ConfigError(
+            "the target is not a URL: its host or port cannot be read",
+            hint="percent-encode what is special in a user name or password",
+        ) from error
     if not host:
         raise ConfigError(f"{show_url(url)} names no host")
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -222,6 +230,8 @@ def _http_target(url: str, headers: Mapping[str, str], *, sse: bool = False) -> 
                 f"the value of header {name} holds a control or non-Latin-1 character",
                 hint="check for a stray line end",
             )
+        # Header names are one whatever their case: what comes later replaces what was there.
+        sound = {known: kept for known, kept in sound.items() if known.lower() != name.lower()}
         sound[name] = value.strip(" \t")
     if parts.username is not None and not any(name.lower() == "authorization" for name in sound):
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
