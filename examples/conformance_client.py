@@ -66,6 +66,26 @@ async def reconnect(client: outrider.Client) -> None:
     await client.call_tool("test_reconnection")
 
 
+async def answer_with_defaults(client: outrider.Client) -> None:
+    """Call a tool that asks back by a form whose fields all have defaults."""
+    await client.list_tools()
+    await client.call_tool("test_client_elicitation_defaults")
+
+
+async def ask_back(client: outrider.Client) -> None:
+    """Call tools that ask back, with state, without it, and one that does not."""
+    listed = {tool.name for tool in (await client.list_tools()).items}
+    wanted = ("test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type")
+    await asyncio.gather(*(client.call_tool(name) for name in wanted if name in listed or not listed))
+
+
+async def fill_in(form: outrider.FormRequest) -> outrider.Elicited:
+    """Accept every form, with its defaults, and yes where there is none."""
+    properties = form.schema.get("properties", {})
+    confirmed = {name: True for name, rule in properties.items() if rule.get("type") == "boolean"}
+    return outrider.Elicited("accept", {**confirmed, **form.defaults()})
+
+
 SCENARIOS: dict[str, Callable[[outrider.Client], Awaitable[None]]] = {
     "tools_call": add_numbers,
     "http-standard-headers": one_of_each,
@@ -73,12 +93,15 @@ SCENARIOS: dict[str, Callable[[outrider.Client], Awaitable[None]]] = {
     "http-invalid-tool-headers": call_every_tool,
     "json-schema-2020-12-preservation": echo_a_schema,
     "sse-retry": reconnect,
+    "elicitation-sep1034-client-defaults": answer_with_defaults,
+    "sep-2322-client-request-state": ask_back,
 }
 
 
 async def main(url: str) -> None:
     """Run the scenario against the suite's server."""
-    async with outrider.connect(url) as client:
+    options = outrider.ClientOptions(inputs=outrider.InputHandlers(form=fill_in))
+    async with outrider.connect(url, options=options) as client:
         await SCENARIOS.get(SCENARIO, look_around)(client)
 
 

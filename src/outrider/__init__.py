@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from outrider._version import __version__
 
 if TYPE_CHECKING:
+    from outrider.catalog.catalog import Catalog, CatalogOptions
     from outrider.client.client import Client, Listing, connect
     from outrider.client.discover import discover
+    from outrider.client.inputs import Elicited, FormRequest, InputHandlers, UrlRequest
     from outrider.client.report import DiscoveryReport
     from outrider.client.session import Change, Progress
     from outrider.client.target import ClientOptions, HttpTarget, Pin, StdioTarget
@@ -35,6 +37,12 @@ _HOMES = {
     "Listing": "outrider.client.client",
     "connect": "outrider.client.client",
     "discover": "outrider.client.discover",
+    "Catalog": "outrider.catalog.catalog",
+    "CatalogOptions": "outrider.catalog.catalog",
+    "Elicited": "outrider.client.inputs",
+    "FormRequest": "outrider.client.inputs",
+    "InputHandlers": "outrider.client.inputs",
+    "UrlRequest": "outrider.client.inputs",
     "DiscoveryReport": "outrider.client.report",
     "Change": "outrider.client.session",
     "Progress": "outrider.client.session",
@@ -57,13 +65,18 @@ _HOMES = {
 
 __all__ = [
     "AuthRequired",
+    "Catalog",
+    "CatalogOptions",
     "Change",
     "Client",
     "ClientOptions",
     "ConfigError",
     "DiscoveryReport",
+    "Elicited",
     "Era",
+    "FormRequest",
     "HttpTarget",
+    "InputHandlers",
     "InputNeeded",
     "Listing",
     "LocalProtocolError",
@@ -76,6 +89,7 @@ __all__ = [
     "StdioTarget",
     "TimedOut",
     "TransportError",
+    "UrlRequest",
     "__version__",
     "connect",
     "discover",

@@ -26,8 +26,9 @@ MET = {
         "http-invalid-tool-headers",
         "json-schema-ref-no-deref",
         "json-schema-2020-12-preservation",
+        "sep-2322-client-request-state",
     ),
-    LEGACY: ("initialize", "tools_call", "sse-retry"),
+    LEGACY: ("initialize", "tools_call", "sse-retry", "elicitation-sep1034-client-defaults"),
 }
 CASES = [(version, name) for version, names in MET.items() for name in names]
 

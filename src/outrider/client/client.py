@@ -33,6 +33,7 @@ from outrider.errors import (
     Offline,
     OutriderError,
     PeerError,
+    RemoteProtocolError,
     TimedOut,
     UnsupportedVersion,
 )
@@ -385,10 +386,35 @@ class Client:
             ) from error
 
     async def _result(self, method: str, params: Mapping[str, Any], *, is_safe: bool, **how: Any) -> Any:
-        result = read_result(method, await self.request(method, params, is_safe=is_safe, **how))
-        if isinstance(result, InputRequired):
-            raise InputNeeded(method, result.input_requests, result.request_state)
-        return result
+        """Make a call, and answer what the server asks back, until it has an answer of its own.
+
+        Each round is a request by itself: a new id, the original params, the answers, and the state exactly as it came.
+
+        Spec: 2026-07-28 basic/patterns/mrtr#client-requirements-basic-workflow (MUST)
+        """
+        asked: Mapping[str, Any] = params
+        for _ in range(self.options.max_input_rounds + 1):
+            result = read_result(method, await self.request(method, asked, is_safe=is_safe, **how))
+            if not isinstance(result, InputRequired):
+                return result
+            asked = {**params, **await self._answers(method, result)}
+        raise RemoteProtocolError(
+            f"the server still asks for input after {self.options.max_input_rounds} rounds of {method}",
+            rule="basic/patterns/mrtr",
+        )
+
+    async def _answers(self, method: str, interim: InputRequired) -> dict[str, Any]:
+        """The members that a retry adds to the original params."""
+        inputs, answers = self.options.inputs, {}
+        for key, request in interim.input_requests.items():
+            asked, params = request["method"], request.get("params")
+            if not inputs.can_answer(asked):
+                raise InputNeeded(method, interim.input_requests, interim.request_state)
+            answers[key] = await inputs.answer(asked, params if isinstance(params, dict) else {}, self.target.label)
+        added: dict[str, Any] = {"inputResponses": answers} if interim.input_requests else {}
+        if interim.request_state is not None:
+            added["requestState"] = interim.request_state
+        return added
 
     # -- the calls -----------------------------------------------------------------------------------------------------------------
 
@@ -601,7 +627,7 @@ class Client:
                     return gathering.listing()
                 version = await self._remembering.known_version() or (await self._opened()).version
                 recalled = await self._remembering.list(
-                    kind.method, gathering.reading(ask), version, self.options.capabilities, refresh=refresh
+                    kind.method, gathering.reading(ask), version, self.options.declared_capabilities(), refresh=refresh
                 )
                 return gathering.recalled(recalled)
         except _CutOff:

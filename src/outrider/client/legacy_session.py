@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import Raw
 
 from outrider.client.channel import Channel, Incoming, Outgoing, Reply, SessionChannel
+from outrider.client.inputs import UnfitRequest
 from outrider.client.session import (
     Change,
     ProgressCallback,
@@ -27,10 +28,19 @@ from outrider.client.session import (
     unwrap,
 )
 from outrider.client.target import ClientOptions
-from outrider.errors import HttpRejected, OutriderError, PeerError, RemoteProtocolError, TransportError, Unavailable
+from outrider.errors import (
+    INTERNAL_ERROR,
+    HttpRejected,
+    OutriderError,
+    PeerError,
+    RemoteProtocolError,
+    TransportError,
+    Unavailable,
+)
 from outrider.protocol.headers import PROTOCOL_VERSION, SESSION_ID
 from outrider.protocol.jsonrpc import (
     Request,
+    decode_value,
     encode_error,
     encode_notification,
     encode_result,
@@ -54,11 +64,14 @@ _REFUSED_UNEXECUTED: Final = frozenset({400, 404, 410})
 
 
 class LegacySession:
-    """See `Session`. `initialize` and `confirm` carry out the handshake; nothing else may be sent before."""
+    """See `Session`. `initialize_request` and `confirm` carry out the handshake; nothing else may be sent before.
+
+    `label` is the target as it may be shown to whoever answers the server's requests.
+    """
 
     era = Era.LEGACY
 
-    def __init__(self, channel: Channel, options: ClientOptions, ids: itertools.count[int]) -> None:
+    def __init__(self, channel: Channel, options: ClientOptions, ids: itertools.count[int], label: str) -> None:
         self.channel = channel
         self.version = ""
         self.description: ServerDescription | None = None
@@ -66,6 +79,7 @@ class LegacySession:
         self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
         self._options = options
         self._ids = ids
+        self._label = label
         self._progress = ProgressRouter()
         self._subscriptions: set[Subscription] = set()
         self._session_id = ""
@@ -78,7 +92,10 @@ class LegacySession:
         """The `initialize` request that proposes `version`."""
         info = self._options.client_info or {"name": "outrider", "version": "0"}
         return Outgoing(
-            next(self._ids), INITIALIZE, initialize_params(version, info, self._options.capabilities), cancellable=False
+            next(self._ids),
+            INITIALIZE,
+            initialize_params(version, info, self._options.declared_capabilities()),
+            cancellable=False,
         )
 
     async def confirm(self, version: str, description: ServerDescription, reply: Reply) -> None:
@@ -96,7 +113,10 @@ class LegacySession:
         if isinstance(self.channel, SessionChannel):
             self.channel.resumable = rules.polling
         await self.channel.send(encode_notification(INITIALIZED), self._headers)
-        if isinstance(self.channel, SessionChannel) and self._announces_changes():
+        # The server's own messages need a stream to come on: its announcements, and what it may ask of us.
+        if isinstance(self.channel, SessionChannel) and (
+            self._announces_changes() or self._options.inputs.capabilities()
+        ):
             self._spawn(self.channel.listen_get, self._headers)
 
     def _announces_changes(self) -> bool:
@@ -225,8 +245,21 @@ class LegacySession:
 
     async def _answer(self, request: Request) -> None:
         """Answer a request of the server's. The two directions number their requests independently."""
-        answer = answer_server_request(request.method)
-        reply = encode_error(request.id, *answer) if isinstance(answer, tuple) else encode_result(request.id, answer)
+        inputs = self._options.inputs
+        if not inputs.can_answer(request.method):
+            answer = answer_server_request(request.method)
+            reply = (
+                encode_error(request.id, *answer) if isinstance(answer, tuple) else encode_result(request.id, answer)
+            )
+        else:
+            params = decode_value(request.params)
+            try:
+                result = await inputs.answer(request.method, params if isinstance(params, dict) else {}, self._label)
+                reply = encode_result(request.id, result)
+            except UnfitRequest as error:
+                reply = encode_error(request.id, error.code, str(error))
+            except OutriderError as error:
+                reply = encode_error(request.id, INTERNAL_ERROR, str(error))
         await self.channel.send(reply, self._headers)
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:

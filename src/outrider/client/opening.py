@@ -184,7 +184,11 @@ class _Driver:
         return Decision(era=None, step=Step.PROBE_AGAIN, version=modern)
 
     async def _probe(self, decision: Decision) -> Decision:
-        params = {"_meta": render_request_meta(decision.version, self._options.client_info, self._options.capabilities)}
+        params = {
+            "_meta": render_request_meta(
+                decision.version, self._options.client_info, self._options.declared_capabilities()
+            )
+        }
         headers = {} if self._is_stdio else standard_headers(_DISCOVER, params, decision.version)
         outgoing = Outgoing(next(self._ids), _DISCOVER, params, headers, cancellable=False)
         self._probes += 1
@@ -202,7 +206,7 @@ class _Driver:
         if channel is None:
             return decide(self._require_seen().observed)
         if self._legacy is None or self._legacy.channel is not channel:
-            self._legacy = LegacySession(channel, self._options, self._ids)
+            self._legacy = LegacySession(channel, self._options, self._ids, self._target.label)
         outgoing = self._legacy.initialize_request(version)
         seen = await self._ask(
             outgoing, version, repeated=self._handshakes > 1, listen_for_probe=decision.keep_listening

@@ -290,7 +290,9 @@ class ModernSession:
         channel.on_incoming = self._take
 
     def _meta(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-        return render_request_meta(self.version, self._options.client_info, self._options.capabilities, extra=extra)
+        return render_request_meta(
+            self.version, self._options.client_info, self._options.declared_capabilities(), extra=extra
+        )
 
     def _outgoing(
         self,

@@ -19,6 +19,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from outrider._version import __version__
+from outrider.client.inputs import InputHandlers
 from outrider.errors import ConfigError
 from outrider.protocol.framing import MAX_MESSAGE_BYTES
 from outrider.protocol.versions import VERSIONS, Era, era_of
@@ -133,7 +134,9 @@ class ClientOptions:
         pin: which eras may be spoken.
         offline: ask nobody; only what is remembered counts.
         client_info: the Implementation sent as ours, or None to send none to modern servers.
-        capabilities: the ClientCapabilities declared.
+        capabilities: further ClientCapabilities to declare, beside those that `inputs` stands for.
+        inputs: who answers when a server asks back.
+        max_input_rounds: how often one call may ask back before it is given up.
         trace: called with a direction (">" out, "<" in, "!" diagnostic) and a redacted line for every message; None for none.
     """
 
@@ -149,7 +152,13 @@ class ClientOptions:
     offline: bool = False
     client_info: Mapping[str, Any] | None = field(default_factory=_default_client_info)
     capabilities: Mapping[str, Any] = field(default_factory=dict)
+    inputs: InputHandlers = field(default_factory=InputHandlers)
+    max_input_rounds: int = 10
     trace: Callable[[str, str], None] | None = None
+
+    def declared_capabilities(self) -> dict[str, Any]:
+        """The ClientCapabilities of every request: those of the handlers, and the further ones."""
+        return {**self.inputs.capabilities(), **self.capabilities}
 
 
 def parse_target(
