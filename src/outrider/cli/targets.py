@@ -170,7 +170,7 @@ def _split(text: str, separator: str, option: str) -> tuple[str, str]:
 
 
 def client_options(
-    *, timeout_s: float | None, protocol: str, verbose: bool, offline: bool = False, **_: Any
+    *, timeout_s: float | None, protocol: str, verbose: bool, offline: bool = False, may_ask: bool = False, **_: Any
 ) -> ClientOptions:
     """The client options that the command line asks for."""
     options: dict[str, Any] = {"pin": Pin(protocol), "offline": offline}
@@ -178,6 +178,10 @@ def client_options(
         options.update(start_timeout_s=timeout_s, request_timeout_s=timeout_s, list_timeout_s=timeout_s)
     if verbose:
         options["trace"] = _show_message
+    if may_ask:
+        from outrider.cli.ask import terminal_inputs
+
+        options["inputs"] = terminal_inputs()
     return ClientOptions(**options)
 
 

@@ -301,7 +301,16 @@ def call(
 
     The arguments are checked against the tool's schema before anything is sent. The exit code is 1 if the tool reports an error.
     """
-    given = {"headers": (), "env": (), "cwd": None, "protocol": "auto", "refresh": False, "offline": False, **given}
+    given = {
+        "headers": (),
+        "env": (),
+        "cwd": None,
+        "protocol": "auto",
+        "refresh": False,
+        "offline": False,
+        "may_ask": True,
+        **given,
+    }
 
     async def work(catalog: Any) -> int:
         await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S, servers=_server_of(tool, catalog))
