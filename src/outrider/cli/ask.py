@@ -1,7 +1,7 @@
 """Asking a person in the terminal for what a server wants to know.
 
-Decided here: how a form is asked, what counts as a secret that a form may not ask for, how a URL is shown. Nothing is opened, fetched or sent
-without consent. Spec: 2026-07-28 client/elicitation#security-considerations
+Decided here: how a form is asked, what counts as a secret that a form may not ask for, how a URL is shown. Nothing is opened, fetched or
+sent without consent. Spec: 2026-07-28 client/elicitation#security-considerations
 """
 
 from __future__ import annotations
