@@ -1,0 +1,644 @@
+"""A tool's schema in one clean form, whatever dialect it came in.
+
+Decided here: how old dialects, local references, malformed keywords and `allOf` are brought into a small form of JSON Schema 2020-12
+that means the same, and what was changed on the way. Not here: what a vendor takes (`adaptation`). Pure; nothing is fetched.
+
+The clean form: no booleans in place of schemas but for "nothing more" (`additionalProperties`, `items`, `unevaluated…`); `$ref` only as
+`#/$defs/NAME`; definitions only at the root and only those in use; every keyword well formed; no null for "absent".
+
+Spec: ours
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from outrider.protocol.schema import (
+    KEYWORDS,
+    Dialect,
+    Reference,
+    ReferenceKind,
+    SchemaDocument,
+    dialect_of,
+    render_pointer,
+)
+
+__all__ = ["ANNOTATIONS", "Change", "CleanSchema", "Effect", "Path", "merge", "read_schema"]
+
+Path: TypeAlias = tuple[str | int, ...]
+Node: TypeAlias = dict[str, Any]
+
+
+class Effect(StrEnum):
+    """What a change does to the meaning."""
+
+    SAME = "same"
+    """Other words, same meaning: every call that was right is still possible, and nothing more."""
+    TOLD = "told"
+    """No longer enforced by the schema, but its description says it."""
+    LOOSER = "looser"
+    """Dropped: the model is no longer told."""
+    NARROWER = "narrower"
+    """Calls that the server would take are no longer possible."""
+
+
+class Change(Struct, frozen=True):
+    """One difference between a tool as its server sent it and as a model sees it.
+
+    Attributes:
+        path: where, in the server's definition: `("inputSchema", "properties", "n")`, or `("title",)`. Everything below is meant too.
+        keyword: the keyword there that differs, or "" for the whole.
+        effect: what that does to the meaning.
+        detail: one clause for people.
+    """
+
+    path: Path
+    keyword: str
+    effect: Effect
+    detail: str
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether the meaning changed."""
+        return self.effect is not Effect.SAME
+
+    def __str__(self) -> str:
+        where = render_pointer((*self.path, self.keyword) if self.keyword else self.path)
+        return f"{where}: {self.detail} ({self.effect})"
+
+
+ANNOTATIONS: Final = frozenset(
+    {
+        "$comment",
+        "contentEncoding",
+        "contentMediaType",
+        "contentSchema",
+        "default",
+        "deprecated",
+        "description",
+        "example",
+    }
+    | {"examples", "format", "readOnly", "title", "writeOnly"}
+)
+"""Keywords that say something about a value and refuse none."""
+
+_UNSEEN: Final = frozenset(
+    {"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment"}
+)
+_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+_OPEN_OR_SHUT: Final = frozenset({"additionalProperties", "items", "unevaluatedItems", "unevaluatedProperties"})
+_SIZES: Final = frozenset(
+    {"maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"}
+)
+_NUMBERS: Final = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"})
+_STRINGS: Final = frozenset({"contentEncoding", "contentMediaType", "description", "format", "pattern", "title"})
+_MAY_BE_NULL: Final = frozenset({"const", "default", "example"})
+_IGNORES_SIBLINGS: Final = frozenset({Dialect.DRAFT_04, Dialect.DRAFT_06, Dialect.DRAFT_07})
+_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+# Type names of programming languages that generators let through, and what they stand for.
+_FOREIGN_TYPES: Final = {
+    **dict.fromkeys(("bool",), "boolean"),
+    **dict.fromkeys(("int", "int32", "int64", "long"), "integer"),
+    **dict.fromkeys(("float", "double", "decimal"), "number"),
+    **dict.fromkeys(("str", "text", "date", "datetime", "uuid"), "string"),
+    **dict.fromkeys(("dict", "map", "mapping"), "object"),
+    **dict.fromkeys(("list", "tuple", "set"), "array"),
+    **dict.fromkeys(("none", "nonetype"), "null"),
+}
+_NAME: Final = re.compile(r"[^A-Za-z0-9_]+")
+_SMALL_BYTES: Final = 60
+# Canonical order of keywords, so that the same schema is the same bytes whatever order its server writes it in.
+_FIRST: Final = (
+    "type",
+    "title",
+    "description",
+    "const",
+    "enum",
+    "format",
+    "pattern",
+    "default",
+    "$ref",
+    "anyOf",
+    "oneOf",
+)
+_LAST: Final = ("allOf", "prefixItems", "items", "properties", "required", "additionalProperties", "$defs")
+_ORDER: Final = {keyword: position for position, keyword in enumerate((*_FIRST, *_LAST))}
+
+
+class CleanSchema(Struct):
+    """A schema in clean form.
+
+    Attributes:
+        root: the schema, without its definitions.
+        definitions: the schemas that `#/$defs/NAME` refers to.
+        recursive: for each definition, the definitions that lead back to it through references, itself included if it does.
+        paths: where each clean schema stands in the source, by its id; what was built from several parts has the first's.
+        changes: what differs from the source so far.
+    """
+
+    root: Node
+    definitions: dict[str, Node]
+    recursive: dict[str, frozenset[str]]
+    paths: dict[int, Path]
+    changes: list[Change]
+    kept: list[Node]
+    """Every schema in `paths`, so that no id is used twice."""
+
+    def path_of(self, node: Node) -> Path:
+        """Where `node` stands in the source."""
+        return self.paths.get(id(node), ())
+
+    def remember(self, node: Node, path: Path) -> Node:
+        """Notes where `node` comes from."""
+        self.paths[id(node)] = path
+        self.kept.append(node)
+        return node
+
+
+def read_schema(schema: dict[str, Any]) -> CleanSchema:
+    """`schema` in clean form.
+
+    Raises:
+        LimitExceeded: it is deeper or has more subschemas than `protocol.schema.LIMITS` allows.
+    """
+    return _Reader(schema).read()
+
+
+def ordered(node: Node) -> Node:
+    """`node` with its keywords in canonical order, those we do not know last and by name."""
+    return {key: node[key] for key in sorted(node, key=lambda keyword: (_ORDER.get(keyword, len(_ORDER)), keyword))}
+
+
+class _Reader:
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._document = SchemaDocument(schema)
+        self._old = dialect_of(schema) in _IGNORES_SIBLINGS
+        self._clean = CleanSchema({}, {}, {}, {}, [], [])
+        self._source: dict[int, Path] = {}
+        for place in self._document.places:
+            if isinstance(place.node, dict):
+                self._source.setdefault(id(place.node), place.path)
+        self._names: dict[int, str] = {}
+        self._inlining: list[int] = []
+        self._count_uses()
+
+    def read(self) -> CleanSchema:
+        root = self._document.root
+        self._clean.root = self._node(root, (), inline=True)
+        pending = 0
+        while pending < len(self._names):  # reading a definition can name further ones
+            target, name = list(self._names.items())[pending]
+            pending += 1
+            node = self._kept_targets[target]
+            self._clean.definitions[name] = self._node(node, self._source.get(target, ()))
+        self._stop_empty_loops()
+        self._clean.recursive = self._loops()
+        return self._clean
+
+    # --- references -------------------------------------------------------------------------------------------------------------
+
+    def _count_uses(self) -> None:
+        """Finds what is referred to more than once, and where each loop of references can be cut."""
+        uses: Counter[int] = Counter()
+        targets: dict[int, Node] = {}
+        cut: set[int] = set()
+        root = self._document.root
+        open_, done = {id(root)}, set[int]()
+        stack: list[tuple[Node, Iterator[tuple[Path, Any]]]] = [(root, self._document.links(root))]
+        while stack:
+            node, links = stack[-1]
+            for path, target in links:
+                if not isinstance(target, dict):
+                    continue
+                if path[0] in _REFERENCES:
+                    uses[id(target)] += 1
+                    targets[id(target)] = target
+                    if id(target) in open_:
+                        cut.add(id(target))
+                if id(target) not in open_ and id(target) not in done:
+                    open_.add(id(target))
+                    stack.append((target, self._document.links(target)))
+                    break
+            else:
+                stack.pop()
+                open_.discard(id(node))
+                done.add(id(node))
+        self._kept_targets = {
+            key: target for key, target in targets.items() if key in cut or (uses[key] > 1 and not _is_small(target))
+        }
+
+    def _name(self, target: Node, ref: str) -> str:
+        name = self._names.get(id(target))
+        if name is None:
+            base = _NAME.sub("_", ref.rsplit("/", 1)[-1]).strip("_")[:40] or "root"
+            base = base if not base[0].isdigit() else f"d{base}"
+            taken = set(self._names.values())
+            name = next(n for n in (base, *(f"{base}_{i}" for i in range(2, len(taken) + 3))) if n not in taken)
+            self._names[id(target)] = name
+        return name
+
+    def _loops(self) -> dict[str, frozenset[str]]:
+        direct = {name: set(_references(node)) for name, node in self._clean.definitions.items()}
+        reach: dict[str, set[str]] = {}
+        for name in direct:
+            seen: set[str] = set()
+            stack = list(direct[name])
+            while stack:
+                other = stack.pop()
+                if other not in seen:
+                    seen.add(other)
+                    stack.extend(direct.get(other, ()))
+            reach[name] = seen
+        return {name: frozenset(o for o in others if name in reach.get(o, ())) for name, others in reach.items()}
+
+    def _stop_empty_loops(self) -> None:
+        """Definitions that only refer to each other in a circle say nothing, and some vendors would follow them for ever."""
+        for name, node in self._clean.definitions.items():
+            seen = {name}
+            here = node
+            while set(here) == {"$ref"}:
+                following = here["$ref"][8:]
+                if following in seen:
+                    self._note(self._clean.path_of(node), "$ref", Effect.LOOSER, "refers to itself")
+                    self._clean.definitions[name] = self._clean.remember({}, self._clean.path_of(node))
+                    break
+                seen.add(following)
+                here = self._clean.definitions[following]
+
+    def _refer(self, node: Node, path: Path, *, inline: bool) -> tuple[Node | None, Node]:
+        """What a reference in `node` stands for, in clean form, and `node` without it."""
+        keyword = next((k for k in _REFERENCES if isinstance(node.get(k), str)), None)
+        if keyword is None:
+            return None, node
+        ref: str = node[keyword]
+        rest = {key: value for key, value in node.items() if key != keyword}
+        if self._old:
+            for key in [
+                key for key in rest if key not in ANNOTATIONS and key not in ("$defs", "definitions", "$schema")
+            ]:
+                if key not in _UNSEEN:
+                    self._note(path, key, Effect.SAME, "counts for nothing beside a reference in this dialect")
+                    del rest[key]
+        reference: Reference = self._document.resolve(ref, at=node)
+        if reference.kind is not ReferenceKind.LOCAL:
+            self._note(path, keyword, Effect.LOOSER, f"leads nowhere: it is {reference.kind}")
+            return None, rest
+        target = reference.target
+        if not isinstance(target, dict):
+            self._note(path, keyword, Effect.SAME, "is replaced by what it refers to")
+            return self._node(target, path), rest
+        if id(target) in self._kept_targets and not inline:
+            name = self._name(target, ref)
+            if ref != f"#/$defs/{name}" or keyword != "$ref":
+                self._note(path, keyword, Effect.SAME, f"is written as #/$defs/{name}")
+            return self._clean.remember({"$ref": f"#/$defs/{name}"}, path), rest
+        self._note(path, keyword, Effect.SAME, "is replaced by what it refers to")
+        if target is node or id(target) in self._inlining or (inline and target is self._document.root):
+            return None, rest  # a reference to itself says nothing
+        self._inlining.append(id(target))
+        read = self._node(target, self._source.get(id(target), path), inline=inline)
+        self._inlining.pop()
+        return read, rest
+
+    # --- one schema -------------------------------------------------------------------------------------------------------------
+
+    def _note(self, path: Path, keyword: str, effect: Effect, detail: str) -> None:
+        self._clean.changes.append(Change(("inputSchema", *path), keyword, effect, detail))
+
+    def _node(self, node: Any, path: Path, *, inline: bool = False) -> Node:
+        if not isinstance(node, dict):
+            if node is True:
+                self._note(path, "", Effect.SAME, "`true` is written as {}")
+            elif node is False:
+                self._note(path, "", Effect.SAME, "`false` is written as not {}")
+                return self._clean.remember({"not": self._clean.remember({}, path)}, path)
+            else:
+                self._note(path, "", Effect.LOOSER, "is not a schema")
+            return self._clean.remember({}, path)
+        target, rest = self._refer(node, path, inline=inline)
+        out: Node = {}
+        parts: list[tuple[str, Node]] = [] if target is None else [("$ref", target)]
+        for keyword, value in rest.items():
+            if value is None and keyword not in _MAY_BE_NULL:
+                self._note(path, keyword, Effect.SAME, "null reads as absent")
+            elif (
+                keyword in _UNSEEN
+                or keyword in ("$defs", "definitions")
+                or (keyword == "id" and isinstance(value, str))
+            ):
+                if keyword not in ("$defs", "definitions"):
+                    self._note(path, keyword, Effect.SAME, "says nothing about a call")
+            elif keyword in KEYWORDS:
+                self._schemas(keyword, value, rest, path, out, parts)
+            else:
+                self._values(keyword, value, rest, path, out)
+        for keyword, part in parts:
+            out = self._add(out, keyword, part, path)
+        return self._clean.remember(ordered(out), path)
+
+    def _add(self, out: Node, keyword: str, part: Node, path: Path) -> Node:
+        """`out` and `part` together: as one schema where that means the same."""
+        notes: list[str] = []
+        merged = merge(out, part, notes)
+        if merged is None:
+            if keyword in ("anyOf", "oneOf"):
+                self._note(path, keyword, Effect.SAME, "a choice of one is written as allOf")
+            return {**out, "allOf": [*out.get("allOf", ()), part]}
+        for lost in dict.fromkeys(notes):
+            self._note(path, lost, Effect.SAME, "is said twice; the outer one stays")
+        if keyword != "$ref":
+            self._note(path, keyword, Effect.SAME, "is merged into the schema that holds it")
+        self._clean.remember(merged, path)
+        return merged
+
+    def _schemas(
+        self, keyword: str, value: Any, node: Node, path: Path, out: Node, parts: list[tuple[str, Node]]
+    ) -> None:
+        here = (*path, keyword)
+        match keyword:
+            case "properties" | "patternProperties" | "dependentSchemas":
+                if not isinstance(value, dict):
+                    self._note(path, keyword, Effect.LOOSER, "is not an object")
+                    return
+                named = {name: self._node(inner, (*here, name)) for name, inner in value.items()}
+                if named or keyword == "properties":
+                    out[keyword] = {**named, **out.get(keyword, {})}
+                else:
+                    self._note(path, keyword, Effect.SAME, "is empty")
+            case "dependencies":
+                self._dependencies(value, path, out)
+            case "items" if isinstance(value, list):
+                self._note(path, keyword, Effect.SAME, "a list of items is written as prefixItems")
+                if value:
+                    out["prefixItems"] = [self._node(inner, (*here, i)) for i, inner in enumerate(value)]
+            case "additionalItems":
+                if isinstance(node.get("items"), list):
+                    self._note(path, keyword, Effect.SAME, "is written as items")
+                    out["items"] = self._open_or_shut(value, here)
+                else:
+                    self._note(path, keyword, Effect.SAME, "counts for nothing without a list of items")
+            case "allOf" | "anyOf" | "oneOf" | "prefixItems":
+                if not isinstance(value, list) or not value:
+                    self._note(path, keyword, Effect.LOOSER, "is not a list of schemas")
+                    return
+                read = [self._node(inner, (*here, i)) for i, inner in enumerate(value)]
+                if keyword == "allOf" or (keyword != "prefixItems" and len(read) == 1):
+                    parts.extend((keyword, part) for part in read)
+                else:
+                    out[keyword] = read
+            case _ if keyword in _OPEN_OR_SHUT:
+                out[keyword] = self._open_or_shut(value, here)
+            case _:
+                out[keyword] = self._node(value, here)
+
+    def _open_or_shut(self, value: Any, path: Path) -> Any:
+        return value if isinstance(value, bool) else self._node(value, path)
+
+    def _dependencies(self, value: Any, path: Path, out: Node) -> None:
+        if not isinstance(value, dict):
+            self._note(path, "dependencies", Effect.LOOSER, "is not an object")
+            return
+        self._note(path, "dependencies", Effect.SAME, "is written as dependentRequired and dependentSchemas")
+        for name, inner in value.items():
+            if isinstance(inner, list):
+                out.setdefault("dependentRequired", {})[name] = [n for n in inner if isinstance(n, str)]
+            else:
+                out.setdefault("dependentSchemas", {})[name] = self._node(inner, (*path, "dependencies", name))
+
+    def _values(self, keyword: str, value: Any, node: Node, path: Path, out: Node) -> None:
+        def drop(detail: str, effect: Effect = Effect.LOOSER) -> None:
+            self._note(path, keyword, effect, detail)
+
+        match keyword:
+            case "type":
+                types = self._types(value, path)
+                if types:
+                    out["type"] = types[0] if len(types) == 1 else types
+            case "required":
+                if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+                    drop("is not a list of names")
+                    return
+                known = list(node["properties"]) if isinstance(node.get("properties"), dict) else []
+                rank = {name: i for i, name in enumerate(known)}
+                names = sorted(set(value), key=lambda name: (rank.get(name, len(rank)), name))
+                if names != value:
+                    drop("is put into the order of the properties", Effect.SAME)
+                if names:
+                    out[keyword] = names
+            case "enum":
+                if not isinstance(value, list) or not value:
+                    drop("is not a list of values")
+                    return
+                distinct = list({msgspec.json.encode(option, order="sorted"): option for option in value}.values())
+                if len(distinct) != len(value):
+                    drop("names a value twice", Effect.SAME)
+                out[keyword] = distinct
+            case "exclusiveMinimum" | "exclusiveMaximum" if isinstance(value, bool):
+                drop("true or false is how draft 4 says it", Effect.SAME)
+                bound = keyword[9:].lower()
+                if value and _is_number(node.get(bound)):
+                    out[keyword] = node[bound]
+                    out.pop(bound, None)
+            case "minimum" | "maximum" if node.get(f"exclusive{keyword.capitalize()}") is True and _is_number(value):
+                drop("becomes exclusive", Effect.SAME)
+            case "dependentRequired":
+                if isinstance(value, dict):
+                    named = {name: inner for name, inner in value.items() if isinstance(inner, list)}
+                    out[keyword] = {**out.get(keyword, {}), **named}
+                else:
+                    drop("is not an object")
+            case "uniqueItems" if not isinstance(value, bool):
+                drop("is neither true nor false")
+            case _ if keyword in _NUMBERS and not (_is_number(value) and (keyword != "multipleOf" or value > 0)):
+                drop("is not a number that can stand here")
+            case _ if keyword in _SIZES and not (_is_number(value) and value >= 0 and value == int(value)):
+                drop("is not a count")
+            case _ if keyword in _SIZES:
+                out[keyword] = int(value)
+            case _ if keyword in _STRINGS and not isinstance(value, str):
+                drop("is not text")
+            case "description" | "title" if not value.strip():
+                drop("is empty", Effect.SAME)
+            case _:
+                out[keyword] = value
+
+    def _types(self, value: Any, path: Path) -> list[str]:
+        declared = value if isinstance(value, list) else [value]
+        types: list[str] = []
+        for name in declared:
+            if isinstance(name, str) and name in _TYPES:
+                types.append(name)
+                continue
+            known = _FOREIGN_TYPES.get(name.lower()) if isinstance(name, str) else None
+            if isinstance(name, str) and name.lower() in _TYPES:
+                known = name.lower()
+            if known is None:
+                self._note(
+                    path,
+                    "type",
+                    Effect.LOOSER,
+                    f"{str(name)[:40]!r} is not a type in JSON Schema; any value may stand here",
+                )
+                return []
+            self._note(path, "type", Effect.LOOSER, f"{name!r} is not a type in JSON Schema; read as {known}")
+            types.append(known)
+        distinct = list(dict.fromkeys(types))
+        if distinct != value and [value] != distinct and len(distinct) != len(declared):
+            self._note(path, "type", Effect.SAME, "names a type twice")
+        elif isinstance(value, list) and len(distinct) == 1:
+            self._note(path, "type", Effect.SAME, "a list of one type is written as the type")
+        return distinct
+
+
+def _is_small(target: Node) -> bool:
+    return not any(keyword in KEYWORDS for keyword in target) and len(msgspec.json.encode(target)) <= _SMALL_BYTES
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _references(node: Any) -> Iterator[str]:
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, dict):
+            ref = here.get("$ref")
+            if isinstance(ref, str) and ref.startswith("#/$defs/"):
+                yield ref[8:]
+            for keyword, value in here.items():
+                if keyword in ("properties", "patternProperties", "dependentSchemas"):
+                    stack.extend(value.values())
+                elif keyword in KEYWORDS:
+                    stack.extend(value if isinstance(value, list) else [value])
+
+
+# --- two schemas as one ---------------------------------------------------------------------------------------------------------
+
+
+def merge(a: Node, b: Node, notes: list[str]) -> Node | None:
+    """One clean schema that accepts what both `a` and `b` accept, or None where that cannot be written without `allOf`.
+
+    Args:
+        a: a clean schema; its title stays where both have one.
+        b: a clean schema.
+        notes: receives the keywords of annotations of `b` that found no place.
+    """
+    if not _are_separable(a, b):
+        return None
+    out = dict(a)
+    for keyword, theirs in b.items():
+        if keyword not in out or _equal(out[keyword], theirs):
+            out.setdefault(keyword, theirs)
+            continue
+        rule = _MERGES.get(keyword)
+        both = rule(out[keyword], theirs, notes) if rule else None
+        if both is None:
+            return None
+        out[keyword] = both
+    if "type" in out and isinstance(out["type"], list) and len(out["type"]) == 1:
+        out["type"] = out["type"][0]
+    return ordered(out)
+
+
+def _are_separable(a: Node, b: Node) -> bool:
+    """Whether no keyword of one changes what a keyword of the other means."""
+    for mine, theirs in ((a, b), (b, a)):
+        if any(keyword in mine for keyword in ("unevaluatedProperties", "unevaluatedItems")) and theirs:
+            return False
+        is_open = _equal(mine.get("additionalProperties", True), True) or mine.get("additionalProperties") == {}
+        if not is_open or "patternProperties" in mine:
+            names = set(theirs.get("properties", {}))
+            if not names <= set(mine.get("properties", {})) or "patternProperties" in theirs:
+                return False
+        if "prefixItems" in mine and ("items" in theirs or "prefixItems" in theirs):
+            return False
+        if "contains" in mine and any(k in theirs for k in ("contains", "minContains", "maxContains")):
+            return False
+        if "if" in mine and "if" in theirs:
+            return False
+    if "additionalProperties" in a and "additionalProperties" in b:
+        return set(a.get("properties", {})) == set(b.get("properties", {}))
+    return True
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(msgspec.json.encode(a, order="sorted") == msgspec.json.encode(b, order="sorted"))
+
+
+def _merge_types(a: Any, b: Any, notes: list[str]) -> list[str] | None:
+    mine, theirs = (set(t) if isinstance(t, list) else {t} for t in (a, b))
+    both = mine & theirs
+    for one, other in ((mine, theirs), (theirs, mine)):
+        if "integer" in one and "number" in other:
+            both.add("integer")
+    return sorted(both) or None
+
+
+def _merge_properties(a: Node, b: Node, notes: list[str]) -> Node:
+    out = dict(a)
+    for name, theirs in b.items():
+        mine = out.get(name)
+        if mine is None:
+            out[name] = theirs
+        elif not _equal(mine, theirs):
+            out[name] = merge(mine, theirs, notes) or {"allOf": [mine, theirs]}
+    return out
+
+
+def _merge_required(a: list[str], b: list[str], notes: list[str]) -> list[str]:
+    return list(dict.fromkeys((*a, *b)))
+
+
+def _merge_dependent_required(a: Node, b: Node, notes: list[str]) -> Node:
+    return {name: _merge_required(a.get(name, []), b.get(name, []), notes) for name in dict.fromkeys((*a, *b))}
+
+
+def _merge_enums(a: list[Any], b: list[Any], notes: list[str]) -> list[Any] | None:
+    theirs = {msgspec.json.encode(option, order="sorted") for option in b}
+    return [option for option in a if msgspec.json.encode(option, order="sorted") in theirs] or None
+
+
+def _merge_schemas(a: Any, b: Any, notes: list[str]) -> Node | None:
+    return merge(a, b, notes) if isinstance(a, dict) and isinstance(b, dict) else None
+
+
+def _merge_text(a: str, b: str, notes: list[str]) -> str:
+    return a if b in a else f"{a}\n{b}"
+
+
+def _first(keyword: str) -> Callable[[Any, Any, list[str]], Any]:
+    def keep(a: Any, b: Any, notes: list[str]) -> Any:
+        notes.append(keyword)
+        return a
+
+    return keep
+
+
+_MERGES: Final[dict[str, Callable[[Any, Any, list[str]], Any]]] = {
+    "type": _merge_types,
+    "properties": _merge_properties,
+    "required": _merge_required,
+    "dependentRequired": _merge_dependent_required,
+    "enum": _merge_enums,
+    "items": _merge_schemas,
+    "propertyNames": _merge_schemas,
+    "additionalProperties": _merge_schemas,
+    "description": _merge_text,
+    "title": _first("title"),
+    "allOf": lambda a, b, notes: [*a, *b],
+    "uniqueItems": lambda a, b, notes: True,
+    **dict.fromkeys(
+        ("minimum", "exclusiveMinimum", "minItems", "minLength", "minProperties"), lambda a, b, notes: max(a, b)
+    ),
+    **dict.fromkeys(
+        ("maximum", "exclusiveMaximum", "maxItems", "maxLength", "maxProperties"), lambda a, b, notes: min(a, b)
+    ),
+}
