@@ -252,7 +252,7 @@ class TestChaos:
     @given(rules=rules_from(http_answers), era=st.sampled_from([modern(), legacy(session="s-1"), legacy(), ()]))
     def test_a_url_that_does_anything(self, rules: list[Rule], era: tuple[Rule, ...]) -> None:
         """Ours: it ends in time, with a report or an OutriderError."""
-        fake = Fake(Script(*rules, *era), {"host": "127.0.0.1", "port": 0})
+        fake = Fake(Script(*rules, *era), {"host": "127.0.0.1", "port": 0, "certificate": None})
         try:
             fake.serve("127.0.0.1", "/mcp")
             survive(lambda: use(fake.url))

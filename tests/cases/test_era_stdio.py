@@ -274,6 +274,14 @@ class TestSilence:
         assert first_method_of_each_process(fake) == ["server/discover", "initialize"]
         assert fake.spawns == 2
 
+    async def test_a_server_that_refuses_the_probe_and_then_says_nothing(self, fake_stdio: FakeStdio) -> None:
+        """Case 11: what failed is the handshake that was never answered, not the probe that was refused."""
+        fake = fake_stdio(Script(on("server/discover", error(-32601, "Method not found")), on(None, NOTHING)))
+        report = await look_at(fake.command, start_timeout_s=2.0)
+        assert report.failure is not None
+        assert report.failure.kind == "timeout"
+        assert "-32601" not in report.failure.message
+
     async def test_a_server_that_never_says_anything(self, fake_stdio: FakeStdio) -> None:
         """Case 11: the time allowed for the start holds, and nothing is left behind."""
         fake = fake_stdio(Script(on(None, NOTHING)))

@@ -122,7 +122,7 @@ class Fake:
 
     # -- life ------------------------------------------------------------------------------------------------------------------------
 
-    def serve(self, host: str, path: str) -> None:
+    def serve(self, host: str, path: str, scheme: str = "http") -> None:
         """Starts it as an HTTP server."""
         assert self._process is None, "it is already running"
         started = len([record for record in self.log() if record["kind"] == "listening"])
@@ -130,7 +130,7 @@ class Fake:
         port = self._recorder.wait_for(lambda record: record["kind"] == "listening", started + 1)[-1]["port"]
         self.port: int = port
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{port}{path}"
+        self.url = f"{scheme}://{shown}:{port}{path}"
 
     def stop(self) -> None:
         """Ends the HTTP server."""
@@ -249,13 +249,23 @@ def fake_stdio() -> Iterator[FakeStdio]:
 
 @pytest.fixture
 def fake_http() -> Iterator[FakeHttp]:
-    """A function that starts a scripted HTTP server: connect to its ``url``. Options: ``host``, ``path``, ``port``."""
+    """A function that starts a scripted HTTP server: connect to its ``url``.
+
+    Options: ``host``, ``path``, ``port``, and ``certificate``, a file with a certificate and its key, for TLS.
+    """
     with contextlib.ExitStack() as stack:
 
-        def make(script: Script, *, host: str = "127.0.0.1", path: str = "/mcp", port: int = 0) -> Fake:
-            fake = Fake(script, {"host": host, "port": port})
+        def make(
+            script: Script,
+            *,
+            host: str = "127.0.0.1",
+            path: str = "/mcp",
+            port: int = 0,
+            certificate: Path | None = None,
+        ) -> Fake:
+            fake = Fake(script, {"host": host, "port": port, "certificate": certificate and str(certificate)})
             stack.callback(fake.close)
-            fake.serve(host, path)
+            fake.serve(host, path, "http" if certificate is None else "https")
             return fake
 
         yield make

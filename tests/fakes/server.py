@@ -418,7 +418,26 @@ class Http:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._threading.Thread(target=self._converse, args=(connection,), daemon=True).start()
 
-    def _converse(self, connection: object) -> None:
+    def _secured(self, connection: object) -> object | None:
+        """The connection, with TLS if the script has a certificate; None if the client does not like it."""
+        certificate = self.script.http["certificate"]
+        if certificate is None:
+            return connection
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        try:
+            return context.wrap_socket(connection, server_side=True)
+        except OSError:
+            self.log("refused")
+            return None
+
+    def _converse(self, plain: object) -> None:
+        connection = self._secured(plain)
+        if connection is None:
+            plain.close()
+            return
         reader = connection.makefile("rb")
         try:
             while self._exchange(connection, reader):

@@ -496,8 +496,9 @@ class _Driver:
         strays = self._strays
         limit = self._options.start_timeout_s
         self._add_attempt("waiting", f"nothing within {limit:g} s in all{strays}", "given up", self._started)
+        # A refused probe is how a legacy server shows itself, no reason why nothing came after it.
         for cause in self._causes:
-            if not isinstance(cause, TimedOut):
+            if isinstance(cause, AuthRequired | ConnectFailed | ConnectionLost | Unavailable):
                 return cause
         return TimedOut(
             f"no usable answer within {limit:g} s{strays}",
