@@ -12,9 +12,10 @@ from outrider._version import __version__
 
 if TYPE_CHECKING:
     from outrider.catalog.catalog import Catalog, CatalogOptions
-    from outrider.client.client import Client, Listing, connect
+    from outrider.client.client import Client, connect
     from outrider.client.discover import discover
     from outrider.client.inputs import Elicited, FormRequest, InputHandlers, UrlRequest
+    from outrider.client.listing import Listing
     from outrider.client.report import DiscoveryReport
     from outrider.client.session import Change, Progress
     from outrider.client.target import ClientOptions, HttpTarget, Pin, StdioTarget
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Client": "outrider.client.client",
-    "Listing": "outrider.client.client",
+    "Listing": "outrider.client.listing",
     "connect": "outrider.client.client",
     "discover": "outrider.client.discover",
     "Catalog": "outrider.catalog.catalog",

@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from outrider.cache.memory import Memory
 from outrider.catalog.snapshot import ServerState, ServerView
-from outrider.client.client import Client, Listing
+from outrider.client.client import Client
 from outrider.client.discover import report_on
+from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, Failure
 from outrider.client.session import Change
 from outrider.client.target import ClientOptions, Target

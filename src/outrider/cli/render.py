@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from outrider.cli.text import count, visible
-from outrider.client.client import Listing
+from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, estimated_tokens
 from outrider.protocol.model import Item, Resource, ResourceTemplate
 

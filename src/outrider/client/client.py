@@ -1,29 +1,29 @@
 """The client: the same calls for both eras and every transport.
 
-Decided here: how a list is read through its pages and when that stops, which requests are sent again after a broken connection, what time
+Decided here: which requests are sent again after a broken connection, what time
 each call may take, and how tool parameters come to be mirrored into headers. Not here: how the era is found (`opening`), what the two eras
-put on the wire (`session`, `legacy_session`).
+put on the wire (`session`, `legacy_session`), how a list is read through its pages (`listing`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from outrider.cache.memory import Memory, Peer, RecalledList, Source
+from outrider.cache.memory import Memory, Peer
 from outrider.client.channel import Channel
+from outrider.client.listing import CutOff, Gathering, Listing
 from outrider.client.opening import Trail, open_session
 from outrider.client.remembering import Remembering, peer_of
 from outrider.client.session import Change, Progress, ProgressCallback, Session, Subscription, Wanted
 from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
 from outrider.errors import (
-    INVALID_PARAMS,
     MODERN_CODES,
     ConnectionLost,
     HeaderMismatch,
@@ -47,7 +47,6 @@ from outrider.protocol.model import (
     InputRequired,
     Item,
     ListKind,
-    ListPage,
     Prompt,
     PromptResult,
     Quarantined,
@@ -58,18 +57,15 @@ from outrider.protocol.model import (
     Tool,
     ToolResult,
     read_description,
-    read_page,
     read_result,
 )
 from outrider.protocol.schema import SchemaFinding
 from outrider.protocol.versions import Era
 
-__all__ = ["Client", "Listing", "connect"]
+__all__ = ["Client", "connect"]
 
 T = TypeVar("T", bound=Item)
 
-_MAX_STALLED_PAGES: Final = 5
-"""So many pages in a row may bring nothing new before a list counts as endless: a server that filters may send an empty one."""
 _PROGRESS_PATIENCE: Final = 10
 """Progress restarts a call's clock, up to this many times its limit.
 
@@ -77,36 +73,6 @@ Spec: 2026-07-28 basic/patterns/cancellation#timeouts (MAY, SHOULD cap)
 """
 _MAX_RESTARTS: Final = 3
 _RESTART_WINDOW_S: Final = 60.0
-
-
-class Listing(Struct, Generic[T], frozen=True):
-    """A whole list, read through all its pages.
-
-    Attributes:
-        items: the sound items in the server's order, each once.
-        complete: False if it was cut off: by a limit, by a page that failed, or by a server that pages for ever.
-        quarantined: malformed items and parts of items, with reasons.
-        warnings: what else was wrong with the list.
-        pages: the pages as they came, without their items: caching hints, `_meta`.
-        source: "network", "memory" (remembered and fresh) or "stale" (remembered, and no longer fresh).
-        received_ms: when the oldest page came, in milliseconds since 1970; 0 if it came just now.
-    """
-
-    items: tuple[T, ...]
-    complete: bool
-    quarantined: tuple[Quarantined, ...]
-    warnings: tuple[str, ...]
-    pages: tuple[dict[str, Any], ...]
-    source: Source = Source.NETWORK
-    received_ms: int = 0
-
-    def __iter__(self) -> Any:
-        """The items, in order."""
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        """How many items there are."""
-        return len(self.items)
 
 
 def connect(
@@ -614,7 +580,7 @@ class Client:
 
     async def _listing(self, kind: ListKind, timeout_s: float | None, *, refresh: bool) -> Listing[Any]:
         limit = self.options.list_timeout_s if timeout_s is None else timeout_s
-        gathering = _Gathering(kind, self.options)
+        gathering = Gathering(kind, self.options)
 
         async def ask(cursor: str | None) -> bytes:
             params = {} if cursor is None else {"cursor": cursor}
@@ -630,7 +596,7 @@ class Client:
                     kind.method, gathering.reading(ask), version, self.options.declared_capabilities(), refresh=refresh
                 )
                 return gathering.recalled(recalled)
-        except _CutOff:
+        except CutOff:
             pass
         except TimeoutError as error:
             session = self._session
@@ -664,142 +630,6 @@ class Client:
         return msgspec.structs.replace(listing, items=items, quarantined=(*listing.quarantined, *excluded))
 
 
-class _CutOff(OutriderError):
-    """A list ends here, before its end; what came so far is kept, and nothing is remembered."""
-
-    def __init__(self) -> None:
-        super().__init__("the list was cut off")
-
-
-class _Gathering:
-    """One list while its pages come in.
-
-    Cursors are opaque and "" is a cursor like any other, so a list that never ends is recognized by its pages bringing nothing new, and
-    in the last resort by the limits. Spec: 2026-07-28 server/utilities/pagination#implementation-guidelines (MUST)
-    """
-
-    def __init__(self, kind: ListKind, options: ClientOptions) -> None:
-        self._kind = kind
-        self._options = options
-        self._complete = True
-        self._warnings: list[str] = []
-        self._quarantined: list[Quarantined] = []
-        self._seen_cursors: set[str] = set()
-        self._stalled = 0
-        self._doubles = 0
-        self._next_cursor: str | None = None
-        self.items: dict[str, Item] = {}
-        self.pages: list[dict[str, Any]] = []
-
-    def listing(self) -> Listing[Any]:
-        return Listing(
-            tuple(self.items.values()),
-            self._complete,
-            tuple(self._quarantined),
-            tuple(self._warnings),
-            tuple(self.pages),
-        )
-
-    def recalled(self, recalled: RecalledList) -> Listing[Any]:
-        """The listing that remembered pages make."""
-        again = _Gathering(self._kind, self._options)
-        for page in recalled.pages:
-            again._take(read_page(self._kind, page.value), None)
-        again._warnings = [*self._warnings, *(warning for warning in again._warnings if warning not in self._warnings)]
-        return msgspec.structs.replace(
-            again.listing(), source=recalled.source, received_ms=min(p.received_ms for p in recalled.pages)
-        )
-
-    def cut_off(self, why: str) -> None:
-        self._complete = False
-        self._warnings.append(why)
-
-    async def read_all(self, ask: Callable[[str | None], Awaitable[bytes]]) -> None:
-        """Read page after page."""
-        read, restarted = self.reading(ask), False
-        cursor: str | None = None
-        while True:
-            try:
-                await read(cursor)
-            except PeerError as error:
-                if cursor is None or error.code != INVALID_PARAMS:
-                    raise
-                # The list changed under our feet. Spec: 2026-07-28 server/utilities/caching#interaction-with-pagination (SHOULD)
-                if restarted:
-                    self.cut_off(f"page {len(self.pages) + 1} of {self._kind.method} failed again: {error}")
-                    return
-                restarted, cursor = True, None
-                continue
-            cursor = self._next_cursor
-            if cursor is None:
-                return
-
-    def reading(self, ask: Callable[[str | None], Awaitable[bytes]]) -> Callable[[str | None], Awaitable[bytes]]:
-        """A function that asks for one page and adds it.
-
-        It raises `_CutOff` where the list must end before its end, and lets through a refused cursor, after which the caller begins again.
-        """
-
-        async def read(cursor: str | None) -> bytes:
-            if cursor is None and self.pages:
-                self._start_over()
-            try:
-                payload = await ask(cursor)
-                page = read_page(self._kind, payload)
-            except OutriderError as error:
-                if cursor is None or (isinstance(error, PeerError) and error.code == INVALID_PARAMS):
-                    raise
-                self.cut_off(f"page {len(self.pages) + 1} of {self._kind.method} failed: {error}")
-                raise _CutOff from error
-            self._take(page, cursor)
-            if self._next_cursor is None and not self._complete:
-                raise _CutOff
-            return payload
-
-        return read
-
-    def _start_over(self) -> None:
-        self.items.clear()
-        self.pages.clear()
-        self._quarantined.clear()
-        self._seen_cursors.clear()
-        self._warnings.append(f"a cursor of {self._kind.method} became invalid; the list was read again from the start")
-
-    def _take(self, page: ListPage, cursor: str | None) -> None:
-        """Add a page, and set where the next begins: None at the end, or where it is cut off."""
-        self._next_cursor = None
-        self.pages.append(page.meta)
-        before = len(self.items)
-        for item in page.items:
-            identity = _identity(item)
-            if identity in self.items:
-                self._doubles += 1
-            elif len(self.items) >= self._options.max_list_items:
-                self.cut_off(f"more than {self._options.max_list_items} {self._kind.label}; the rest was left out")
-                return
-            else:
-                self.items[identity] = item
-        self._quarantined.extend(page.quarantined)
-        if page.next_cursor is None:
-            if self._doubles:
-                self._warnings.append(f"{self._doubles} {self._kind.label} were listed twice; the first of each counts")
-            return
-        has_news = len(self.items) > before
-        self._stalled = 0 if has_news else self._stalled + 1
-        is_known = page.next_cursor in self._seen_cursors or page.next_cursor == cursor
-        self._seen_cursors.add(page.next_cursor)
-        if (not has_news and is_known) or self._stalled >= _MAX_STALLED_PAGES:
-            self.cut_off(
-                f"{self._kind.method} pages on without bringing anything new; stopped after {len(self.pages)} pages"
-            )
-        elif len(self.pages) >= self._options.max_list_pages:
-            self.cut_off(
-                f"{self._kind.method} has more than {self._options.max_list_pages} pages; the rest was left out"
-            )
-        else:
-            self._next_cursor = page.next_cursor
-
-
 def _contradicts(era: Era, error: HttpRejected | PeerError) -> bool:
     """Whether an answer is one that a server of this era would not give."""
     if isinstance(error, HttpRejected):
@@ -809,13 +639,3 @@ def _contradicts(era: Era, error: HttpRejected | PeerError) -> bool:
     return isinstance(error, UnsupportedVersion) or (
         error.code not in MODERN_CODES and "session" in error.message.lower()
     )
-
-
-def _identity(item: Item) -> str:
-    match item:
-        case Resource():
-            return item.uri
-        case ResourceTemplate():
-            return item.uri_template
-        case _:
-            return item.name

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from outrider.cache.memory import Memory, Source
-from outrider.client.client import Client, Listing
+from outrider.client.client import Client
+from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, Failure
 from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
 from outrider.errors import OutriderError, PeerError

@@ -164,8 +164,8 @@ class Pipe:
             if not isinstance(message, Malformed):
                 self._keep_noise(line[:start])
                 return message
-        # Only broken JSON: a sound value that is no message, such as a batch, is noise like any other.
-        request_id = guess_id(line) if verdict.code == PARSE_ERROR else None
+        # Broken JSON, or an error in a form of its own; any other sound value that is no message, such as a batch, is noise.
+        request_id = guess_id(line) if verdict.code == PARSE_ERROR else verdict.id if verdict.is_reply else None
         if request_id is not None and self._replies.reject(request_id, self._unreadable(verdict.reason)):
             return None
         if line.strip():

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Raw, Struct, to_builtins
 
-from outrider.client.client import Listing
+from outrider.client.listing import Listing
 from outrider.client.opening import Attempt
 from outrider.errors import (
     AuthRequired,
