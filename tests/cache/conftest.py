@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import select
 import socket
 import subprocess
@@ -49,7 +50,8 @@ def hand_clock() -> HandClock:
     return HandClock()
 
 
-# --- Valkey ------------------------------------------------------------------------------------------------------------------
+# --- Valkey
+# ------------------------------------------------------------------------------------------------------------------
 
 
 class ValkeyServer:
@@ -57,7 +59,7 @@ class ValkeyServer:
 
     def __init__(self, program: str, folder: Path) -> None:
         self.program, self.folder = program, folder
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
     @property
@@ -80,7 +82,6 @@ class ValkeyServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                text=True,
             )
             if self._is_ready():
                 self.port = port
@@ -92,13 +93,15 @@ class ValkeyServer:
         assert self.process is not None
         assert self.process.stdout is not None
         deadline = time.monotonic() + DEADLINE_S
-        while time.monotonic() < deadline:
-            readable, _, _ = select.select([self.process.stdout], [], [], deadline - time.monotonic())
-            line = self.process.stdout.readline() if readable else ""
-            if not line:
-                return False
-            if "eady to accept connections" in line:
+        output = b""
+        # Unbuffered: select() knows nothing of what a buffer has already taken.
+        while select.select([self.process.stdout], [], [], max(deadline - time.monotonic(), 0))[0]:
+            chunk = os.read(self.process.stdout.fileno(), 65536)
+            output += chunk
+            if b"eady to accept connections" in output:
                 return True
+            if not chunk:
+                break
         return False
 
     def kill(self) -> None:
@@ -134,7 +137,8 @@ def own_valkey_server(service: Callable[[Service], str], tmp_path: Path) -> Iter
     server.kill()
 
 
-# --- stores ------------------------------------------------------------------------------------------------------------------
+# --- stores
+# ------------------------------------------------------------------------------------------------------------------
 
 OpenStore = Callable[[], Store]
 
@@ -164,7 +168,8 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path, hand_clock:
         await store.close()
 
 
-# --- worker processes --------------------------------------------------------------------------------------------------------
+# --- worker processes
+# --------------------------------------------------------------------------------------------------------
 
 
 class Upstream:
@@ -260,6 +265,7 @@ async def start_worker() -> AsyncIterator[StartWorker]:
             str(rlimit_fsize),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            limit=2**24,
         )
         worker = Worker(process)
         workers.append(worker)

@@ -87,7 +87,8 @@ def names(answer: Any) -> list[str]:
     return [tool["name"] for tool in json.loads(answer.value)["tools"]]
 
 
-# --- freshness through the whole ---------------------------------------------------------------------------------------------
+# --- freshness through the whole
+# ---------------------------------------------------------------------------------------------
 
 
 async def test_a_fresh_answer_is_not_asked_for_again(open_memory_: OpenMemory, hand_clock: HandClock) -> None:
@@ -116,7 +117,8 @@ async def test_get_never_asks(open_memory_: OpenMemory, hand_clock: HandClock) -
 
 
 async def test_ttl_zero_is_asked_for_every_time_but_kept_for_bad_times(open_memory_: OpenMemory) -> None:
-    """Spec server/utilities/caching#time-to-live-ttl-field (SHOULD). Case 66, case 117: also when listChanged was promised."""
+    """Spec server/utilities/caching#time-to-live-ttl-field (SHOULD). Case 66, case 117: also when listChanged was
+    promised."""
     memory, load = open_memory_(), Script(listed("a", ttlMs=0), listed("b", ttlMs=0), TimedOut("late"))
     await memory.fetch(ANN, TOOLS, load)
     assert names(await memory.fetch(ANN, TOOLS, load)) == ["b"]
@@ -191,11 +193,13 @@ async def test_garbage_is_an_error_and_not_kept(open_memory_: OpenMemory) -> Non
     assert await memory.get(ANN, TOOLS) is None
 
 
-# --- who may see what --------------------------------------------------------------------------------------------------------
+# --- who may see what
+# --------------------------------------------------------------------------------------------------------
 
 
 async def test_a_private_answer_stays_in_its_context(open_memory_: OpenMemory) -> None:
-    """Case 65. Spec server/utilities/caching#cache-scope-field (MUST NOT), also with sharing allowed, and for no credentials at all."""
+    """Case 65. Spec server/utilities/caching#cache-scope-field (MUST NOT), also with sharing allowed, and for no
+    credentials at all."""
     for share in (False, True):
         memory = open_memory_(share_public=share)
         nobody = Peer(TARGET + str(share), "none")
@@ -233,7 +237,8 @@ async def test_what_turns_private_is_no_longer_shared(open_memory_: OpenMemory) 
 
 
 async def test_a_list_with_one_private_page_is_private(open_memory_: OpenMemory) -> None:
-    """Spec server/utilities/caching#interaction-with-pagination (MUST be the same): where it is not, the safe reading."""
+    """Spec server/utilities/caching#interaction-with-pagination (MUST be the same): where it is not, the safe
+    reading."""
     memory = open_memory_(share_public=True)
     server = Pages(
         {
@@ -258,7 +263,8 @@ async def test_a_public_list_is_shared_as_a_whole(open_memory_: OpenMemory) -> N
     assert (shared.source, len(shared.items), len(server.cursors)) == (Source.MEMORY, 2, 2)
 
 
-# --- failures ----------------------------------------------------------------------------------------------------------------
+# --- failures
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -267,7 +273,8 @@ async def test_a_public_list_is_shared_as_a_whole(open_memory_: OpenMemory) -> N
 async def test_a_failed_refresh_keeps_the_last_good_answer(
     open_memory_: OpenMemory, hand_clock: HandClock, error: Exception
 ) -> None:
-    """Case 67: marked stale, with the error, and asked for again next time. A successful empty list is a real change."""
+    """Case 67: marked stale, with the error, and asked for again next time. A successful empty list is a real
+    change."""
     memory, load = open_memory_(), Script(listed("a", "b"), error, error, listed())
     await memory.fetch(ANN, TOOLS, load)
     hand_clock.pass_time(60_000)
@@ -344,11 +351,13 @@ async def test_stale_while_revalidate_answers_at_once_and_asks_behind(
     await memory.close()
 
 
-# --- invalidation ------------------------------------------------------------------------------------------------------------
+# --- invalidation
+# ------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_notification_makes_a_fresh_answer_stale_at_once(open_memory_: OpenMemory) -> None:
-    """Spec server/utilities/caching#interaction-with-notifications: all pages, all contexts, and only what it is about."""
+    """Spec server/utilities/caching#interaction-with-notifications: all pages, all contexts, and only what it is
+    about."""
     memory = open_memory_()
     stale = [(ANN, TOOLS), (BEN, TOOLS), (ANN, key_of(cursor="2"))]
     kept = [(ANN, key_of("prompts/list")), (ANN._replace(target="other"), TOOLS)]
@@ -407,7 +416,8 @@ async def test_an_answer_overtaken_by_a_notification_is_returned_and_not_fresh(o
 
 
 async def test_doubt_makes_stale_once_in_a_while(open_memory_: OpenMemory, hand_clock: HandClock) -> None:
-    """Spec server/utilities/caching#freshness-calculation (MAY). Ours: a model that keeps calling wrongly causes no storm."""
+    """Spec server/utilities/caching#freshness-calculation (MAY). Ours: a model that keeps calling wrongly causes no
+    storm."""
     memory, load = open_memory_(), Script(listed("a"))
     await memory.fetch(ANN, TOOLS, load)
     assert await memory.doubt(TARGET, "tools/call", -32000) == ()
@@ -431,11 +441,13 @@ async def test_watchers_hear_what_went_stale(open_memory_: OpenMemory) -> None:
     assert heard == [(TARGET, "resources/list"), (TARGET, "resources/templates/list"), (TARGET, "resources/read")]
 
 
-# --- whole lists -------------------------------------------------------------------------------------------------------------
+# --- whole lists
+# -------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_list_is_fetched_page_by_page_and_then_remembered(open_memory_: OpenMemory) -> None:
-    """Spec server/utilities/pagination (MUST NOT): an empty cursor is not the end. Case 112: listed twice, fetched once."""
+    """Spec server/utilities/pagination (MUST NOT): an empty cursor is not the end. Case 112: listed twice, fetched
+    once."""
     memory = open_memory_()
     server = Pages(
         {None: listed("a", nextCursor=""), "": listed("b", nextCursor="x"), "x": listed("c", nextCursor=None)}
@@ -482,7 +494,8 @@ async def test_half_a_list_is_not_a_list(open_memory_: OpenMemory) -> None:
 
 
 async def test_a_refused_cursor_starts_the_list_again_once(open_memory_: OpenMemory) -> None:
-    """Case 111. Spec server/utilities/caching#interaction-with-pagination (SHOULD): discard all pages, begin at the beginning."""
+    """Case 111. Spec server/utilities/caching#interaction-with-pagination (SHOULD): discard all pages, begin at the
+    beginning."""
     memory = open_memory_()
     server = Pages({None: listed("a", nextCursor="2"), "2": peer_error(-32602, "what cursor?")})
     with pytest.raises(PeerError):
@@ -552,7 +565,8 @@ async def test_what_is_no_page_spoils_the_list_only(open_memory_: OpenMemory, pa
     assert (stale.items, stale.source) == (known.items, Source.MEMORY if stale.freshness.fresh else Source.STALE)
 
 
-# --- many askers -------------------------------------------------------------------------------------------------------------
+# --- many askers
+# -------------------------------------------------------------------------------------------------------------
 
 
 async def test_twenty_askers_cause_one_request_and_the_first_may_leave(open_memory_: OpenMemory) -> None:
@@ -619,7 +633,8 @@ async def test_contexts_do_not_share_a_request(open_memory_: OpenMemory) -> None
         assert [names(answer) for answer in await asyncio.gather(*asking)] == [[ANN.context], [BEN.context]]
 
 
-# --- eras --------------------------------------------------------------------------------------------------------------------
+# --- eras
+# --------------------------------------------------------------------------------------------------------------------
 
 LEGACY = EraVerdict(era=Era.LEGACY, evidence=Evidence.HANDSHAKE, version="2025-06-18", detail="answered initialize")
 MODERN = EraVerdict(era=Era.MODERN, evidence=Evidence.DISCOVER_RESULT, version="2026-07-28")
@@ -706,7 +721,8 @@ async def test_an_era_record_of_another_version_is_no_record(open_memory_: OpenM
     assert await memory.era(TARGET) is None
 
 
-# --- upkeep ------------------------------------------------------------------------------------------------------------------
+# --- upkeep
+# ------------------------------------------------------------------------------------------------------------------
 
 
 async def test_forgetting_takes_answers_and_era(open_memory_: OpenMemory) -> None:

@@ -1,7 +1,7 @@
 """A process with a memory on a shared store. Reads one JSON command per line, writes one JSON line per outcome.
 
-Arguments: the store (a SQLite path or a Valkey URL), the upstream's port, the Valkey prefix, a limit on file sizes in bytes (0 for none).
-"""
+Arguments: the store (a SQLite path or a Valkey URL), the upstream's port, the Valkey prefix, a limit on file sizes in
+bytes (0 for none)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,29 @@ async def main(location: str, port: int, prefix: str, rlimit_fsize: int) -> None
     key = request_key("tools/list")
 
     async def load() -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
         writer.write(b"list\n")
         try:
             return await reader.readuntil(b"\n")
         finally:
             writer.close()
 
+    announcing = False
+    lease = store.lease
+
+    async def announced_lease(name: str, holder: str, duration_ms: int) -> bool:
+        nonlocal announcing
+        held = await lease(name, holder, duration_ms)
+        if announcing:
+            announcing = False
+            say(held=held)
+        return held
+
+    store.lease = announced_lease  # type: ignore[method-assign]
+
     async def obey(command: dict[str, Any]) -> None:
+        nonlocal announcing
+        announcing = command.get("announce", False)
         peer = Peer(TARGET, command.get("context", "c"))
         policy = Policy(**command.get("policy", {}))
         match command["do"]:
@@ -53,10 +68,11 @@ async def main(location: str, port: int, prefix: str, rlimit_fsize: int) -> None
                 say(found=found is not None, state=found.freshness.state if found else None)
             case "hits":
                 # Until the answer is no longer fresh; then the moment at which that was seen.
-                say(watching=True)
                 hits = 0
                 while (found := await memory.get(peer, key)) is not None and found.freshness.fresh:
                     hits += 1
+                    if hits == 1:
+                        say(watching=True)
                     await asyncio.sleep(0)
                 say(hits=hits, seen_ns=time.monotonic_ns())
             case "watch":

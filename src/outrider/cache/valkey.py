@@ -95,11 +95,14 @@ class _Near:
             if token is None:
                 return None
             tokens.append(token)
+        current = " ".join(token for token in tokens if token is not None)
         found: list[Record | None] = []
         for address in addresses:
             record = self._records.get(address)
-            # Once its time is over, another instance may have stored a newer one.
-            if record is None or now_ms >= record.received_ms + record.ttl_ms:
+            # A copy that is no longer fresh is no use: another instance may have stored a newer one.
+            if record is None or record.expired or record.tokens != current:
+                return None
+            if now_ms >= record.received_ms + record.ttl_ms:
                 return None
             self._records.move_to_end(address)
             found.append(record)
