@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.errors import http_status
@@ -371,6 +371,7 @@ MEMBERS = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.booleans(), st.booleans())
 def test_any_bytes_get_a_verdict(body: bytes, legacy: bool, in_session: bool) -> None:
     """Ours: nothing that a client sends raises."""
@@ -378,6 +379,7 @@ def test_any_bytes_get_a_verdict(body: bytes, legacy: bool, in_session: bool) ->
     make(legacy=legacy).dispatch(body, headers=[(b"a", b"b")], header_map={b"a": b"b"}, in_session=in_session)
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(["server/discover", "tools/list", "tools/call", "subscriptions/listen", "initialize", "x"]),
     st.dictionaries(MEMBERS, JSON, max_size=4) | JSON,

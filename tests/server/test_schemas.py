@@ -15,7 +15,7 @@ import jsonschema_rs
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.server.schemas import FormType, InvalidArguments, Mirrored, OutputType, Parameters, parse_docstring
@@ -336,6 +336,7 @@ def test_methods_partials_and_callable_objects_are_functions_too() -> None:
     assert read(Adder(), {"a": 1, "b": 2}) == 3
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=5), st.none() | st.booleans() | st.integers() | st.text(), max_size=4))
 def test_arguments_that_the_schema_accepts_are_accepted_and_others_are_not(values: dict[str, Any]) -> None:
     """Ours: what we publish and what we check are the same, whatever comes."""
@@ -353,6 +354,7 @@ def test_arguments_that_the_schema_accepts_are_accepted_and_others_are_not(value
     assert accepted == is_valid
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_as_arguments_are_a_value_or_a_problem(raw: bytes) -> None:
     """Ours: nothing else is raised, whatever a client sends."""

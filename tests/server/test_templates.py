@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.server.templates import UriTemplate
@@ -56,6 +56,7 @@ def test_template_that_cannot_be_matched_is_refused(bad: str) -> None:
         UriTemplate(bad)
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30))
 def test_any_encoded_value_comes_back(value: str) -> None:
     """Ours: a round trip, but for values that could leave a directory."""

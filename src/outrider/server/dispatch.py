@@ -184,7 +184,7 @@ def id_bytes(request_id: RequestId) -> bytes:
 
 def reply_bytes(id_json: bytes, result: bytes) -> bytes:
     """A successful reply around a result that is JSON already."""
-    return b'{"jsonrpc":"2.0","id":' + id_json + b',"result":' + result + b"}"
+    return b"".join((b'{"jsonrpc":"2.0","id":', id_json, b',"result":', result, b"}"))
 
 
 def error_answer(id_json: bytes | None, code: int, message: str, data: Any = None) -> Answer:

@@ -164,8 +164,10 @@ class _Shelf:
             keys = self._keys = sorted(self.items)
         return keys
 
-    def page(self, cursor: str | None, principal: Principal | None, tail: bytes, *, legacy: bool) -> bytes | None:
-        """The result members of one page, without braces; None for a cursor that is not ours."""
+    def page(
+        self, cursor: str | None, principal: Principal | None, head: bytes, tail: bytes, *, legacy: bool
+    ) -> bytes | None:
+        """One page as a result; None for a cursor that is not ours. It is put together once per change, not per request."""
         visible: tuple[str, ...] | None = None
         if self.private:
             visible = tuple(key for key in self.keys() if self.items[key].is_visible(principal))
@@ -191,7 +193,7 @@ class _Shelf:
         members = b'"' + self.kind.member.encode() + b'":[' + b",".join(parts) + b"]"
         if start + self._page_size < len(keys):
             members += b',"nextCursor":' + _encode(self._write_cursor(shown[-1]))
-        page = members + tail
+        page = head + members + tail
         # Only positions that we hand out are kept: any other cursor a caller may invent is answered but not remembered.
         if cursor is None or (start and keys[start - 1] == self._read_cursor(cursor)):
             pages[cursor] = page
@@ -372,12 +374,10 @@ class Registry:
         """
         shelf = self._by_method[method]
         if legacy:
-            page = shelf.page(cursor, principal, b"}", legacy=True)
-            return None if page is None else b"{" + page
+            return shelf.page(cursor, principal, b"{", b"}", legacy=True)
         scope = b"private" if shelf.private else b"public"
         tail = b',"ttlMs":%d,"cacheScope":"%s"' % (self._list_ttl_ms, scope) + self.identity_member + b"}"
-        page = shelf.page(cursor, principal, tail, legacy=False)
-        return None if page is None else b'{"resultType":"complete",' + page
+        return shelf.page(cursor, principal, b'{"resultType":"complete",', tail, legacy=False)
 
     def find_resource(
         self, uri: str, principal: Principal | None
