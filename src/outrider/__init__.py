@@ -1,7 +1,7 @@
 """Outrider, the discovery layer for MCP.
 
-`discover` says what any MCP server is; `connect` talks to one, the same way in both eras. Everything here is loaded when it is first used:
-importing the package costs no HTTP stack.
+`discover` says what any MCP server is; `connect` talks to one, the same way in both eras; `Server` is one. Everything here is loaded when it
+is first used: importing the package costs no HTTP stack.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         TransportError,
     )
     from outrider.protocol.versions import Era
+    from outrider.server.app import Server, ServerOptions
+    from outrider.server.content import ToolError
+    from outrider.server.context import Context
 
 _HOMES = {
     "Client": "outrider.client.client",
@@ -52,6 +55,10 @@ _HOMES = {
     "Pin": "outrider.client.target",
     "StdioTarget": "outrider.client.target",
     "Era": "outrider.protocol.versions",
+    "Server": "outrider.server.app",
+    "ServerOptions": "outrider.server.app",
+    "ToolError": "outrider.server.content",
+    "Context": "outrider.server.context",
     "AuthRequired": "outrider.errors",
     "ConfigError": "outrider.errors",
     "InputNeeded": "outrider.errors",
@@ -72,6 +79,7 @@ __all__ = [
     "Client",
     "ClientOptions",
     "ConfigError",
+    "Context",
     "DiscoveryReport",
     "Elicited",
     "Era",
@@ -87,8 +95,11 @@ __all__ = [
     "Pin",
     "Progress",
     "RemoteProtocolError",
+    "Server",
+    "ServerOptions",
     "StdioTarget",
     "TimedOut",
+    "ToolError",
     "TransportError",
     "UrlRequest",
     "__version__",
