@@ -95,6 +95,43 @@ class TestIds:
                 await client.call_tool("add")
 
 
+class TestBrokenErrors:
+    BROKEN = (
+        {"code": "BAD_REQUEST", "message": "m"},
+        {"code": -32000, "message": {"text": "m"}},
+        {"message": "m"},
+        "no",
+        [],
+    )
+
+    @pytest.mark.parametrize("broken", BROKEN, ids=json.dumps)
+    @pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
+    async def test_an_error_in_a_form_of_its_own_fails_its_request_at_once(
+        self, fake_stdio: FakeStdio, fake_http: FakeHttp, transport: str, broken: Any
+    ) -> None:
+        """Case 6: foreign error envelopes with our id; nobody waits for the deadline, and the server stays."""
+        answer = {"error": broken} if transport != "sse" else {"error": broken, "sse": True}
+        script = Script(on("tools/call", answer, *([HANG] if transport == "sse" else [])), *modern())
+        target = fake_stdio(script).command if transport == "stdio" else fake_http(script).url
+        async with outrider.connect(target, options=OPTIONS) as client:
+            with pytest.raises(outrider.OutriderError) as failure:
+                await client.call_tool("add")
+            assert not isinstance(failure.value, TimedOut)
+            assert len(await client.list_tools()) == 2
+
+    @pytest.mark.parametrize("broken", BROKEN, ids=json.dumps)
+    async def test_such_an_answer_to_the_probe_leads_to_the_handshake(self, fake_stdio: FakeStdio, broken: Any) -> None:
+        """Case 1, case 6: at once, on the same process."""
+        fake = fake_stdio(Script(on("server/discover", {"error": broken}), *legacy()))
+        assert_found(await look_at(fake.command, probe_timeout_s=15.0), "legacy")
+        assert fake.spawns == 1
+
+    async def test_a_result_beside_a_null_error(self, fake_stdio: FakeStdio) -> None:
+        """Case 31: as servers of earlier JSON-RPC revisions send it."""
+        rules = [Rule(method=rule.method, do=[{**action, "error": None} for action in rule.do]) for rule in modern()]
+        assert_found(await look_at(fake_stdio(Script(*rules)).command), "modern")
+
+
 NOISE = {
     "banner": raw("Server started on stdio 🚀\n"),
     "empty": raw("\n\r\n   \n"),

@@ -18,6 +18,7 @@ from outrider.protocol.jsonrpc import (
     Notification,
     Request,
     ResultReply,
+    broken_reply_id,
     decode_message,
     decode_value,
     encode_error,
@@ -94,6 +95,12 @@ class TestKinds:
     def test_an_error_stands_above_a_result(self) -> None:
         """Ours: whoever sends both, and a null result beside an error is common, means the error."""
         assert isinstance(read('{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":1,"message":"m"}}'), ErrorReply)
+
+    def test_a_null_error_is_none(self) -> None:
+        """Case 31: null in an optional member reads as absent; earlier revisions of JSON-RPC always sent both members."""
+        result = read('{"jsonrpc":"2.0","id":1,"result":{"a":1},"error":null}')
+        assert isinstance(result, ResultReply)
+        assert members(result) == {"id": 1, "result": {"a": 1}}
 
     @pytest.mark.parametrize("message", [None, "ABSENT"])
     def test_an_error_without_a_message(self, message: str | None) -> None:
@@ -244,6 +251,24 @@ class TestLenience:
     def test_the_id_of_broken_bytes(self, data: bytes, id: object) -> None:
         """Case 105: enough to fail the request that they were meant to answer."""
         assert guess_id(data) == id
+
+    @pytest.mark.parametrize(
+        ("data", "id"),
+        [
+            (b'{"jsonrpc":"2.0","id":7,"result":{"t":"\xb0"}}', 7),
+            (b'{"jsonrpc":"2.0","id":7,"error":{"code":"BAD","message":"m"}}', 7),
+            (b'{"jsonrpc":"2.0","id":"x","error":"no"}', "x"),
+            (b'{"jsonrpc":"2.0","id":null,"error":"no"}', None),
+            (b'{"id":7,"level":"error","error":"log line"}', None),
+            (b'[{"jsonrpc":"2.0","id":7,"result":{}}]', None),
+            (b'{"jsonrpc":"2.0","id":7}', None),
+        ],
+    )
+    def test_which_request_a_broken_reply_was_meant_for(self, data: bytes, id: object) -> None:
+        """Case 5, case 105: that request fails at once; everything else is noise."""
+        verdict = decode_message(data)
+        assert isinstance(verdict, Malformed)
+        assert broken_reply_id(data, verdict) == id
 
 
 class TestValues:

@@ -42,6 +42,7 @@ from outrider.protocol.jsonrpc import (
     Request,
     RequestId,
     ResultReply,
+    broken_reply_id,
     decode_message,
     same_id,
 )
@@ -355,6 +356,10 @@ class HttpChannel:
             self._strays = f"; it answered with unknown id {message.id!r}"[:80]
         elif isinstance(message, Request | Notification):
             self.on_incoming(message)
+        elif request_id is not None and broken_reply_id(data, message) == request_id:
+            raise RemoteProtocolError(
+                f"the answer cannot be read: {message.reason}", rule="2026-07-28 basic/transports#messages (MUST)"
+            )
         elif len(self.warnings) < 5:
             self.warnings.append(f"an event that is not a JSON-RPC message was skipped: {message.reason}")
         return None

@@ -16,7 +16,7 @@ from typing import Final
 from outrider.client.channel import Correlator, Incoming, Outgoing, Reply
 from outrider.client.stdio import StdioProcess
 from outrider.client.target import ClientOptions, StdioTarget
-from outrider.errors import PARSE_ERROR, ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
+from outrider.errors import ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
 from outrider.protocol.framing import Overflow
 from outrider.protocol.jsonrpc import (
     ErrorReply,
@@ -25,6 +25,7 @@ from outrider.protocol.jsonrpc import (
     Notification,
     Request,
     ResultReply,
+    broken_reply_id,
     decode_message,
     encode_notification,
     guess_id,
@@ -164,8 +165,7 @@ class Pipe:
             if not isinstance(message, Malformed):
                 self._keep_noise(line[:start])
                 return message
-        # Broken JSON, or an error in a form of its own; any other sound value that is no message, such as a batch, is noise.
-        request_id = guess_id(line) if verdict.code == PARSE_ERROR else verdict.id if verdict.is_reply else None
+        request_id = broken_reply_id(line, verdict)
         if request_id is not None and self._replies.reject(request_id, self._unreadable(verdict.reason)):
             return None
         if line.strip():

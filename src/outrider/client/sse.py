@@ -32,6 +32,7 @@ from outrider.protocol.jsonrpc import (
     Notification,
     Request,
     ResultReply,
+    broken_reply_id,
     decode_message,
     encode_notification,
 )
@@ -161,6 +162,14 @@ class SseChannel:
                     self._replies.deliver(message)
                 elif isinstance(message, Request | Notification):
                     self.on_incoming(message)
+                elif (request_id := broken_reply_id(event.data, message)) is not None:
+                    self._replies.reject(
+                        request_id,
+                        RemoteProtocolError(
+                            f"the answer cannot be read: {message.reason}",
+                            rule="2024-11-05 basic/transports#messages (MUST)",
+                        ),
+                    )
 
     def _adopt_endpoint(self, event: ServerSentEvent) -> None:
         if self._endpoint.done():

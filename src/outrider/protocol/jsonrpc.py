@@ -25,6 +25,7 @@ __all__ = [
     "Request",
     "RequestId",
     "ResultReply",
+    "broken_reply_id",
     "decode_message",
     "decode_value",
     "encode_error",
@@ -93,11 +94,13 @@ class Malformed(Struct, frozen=True, gc=False):
         code: the error a server owes for them: PARSE_ERROR or INVALID_REQUEST.
         reason: what is wrong, for people; holds nothing of the input.
         id: the id to answer with, when one could be read.
+        is_reply: whether it was meant as an error reply to the request with that id.
     """
 
     code: int
     reason: str
     id: RequestId | None = None
+    is_reply: bool = False
 
 
 Message = Request | Notification | ResultReply | ErrorReply | Malformed
@@ -191,11 +194,14 @@ def decode_message(data: bytes | bytearray | memoryview) -> Message:
             return Malformed(INVALID_REQUEST, 'the member "id" is neither a string nor an integer')
         return Request(known_id, method, envelope.params)
     reply_id = None if message_id is UNSET else message_id
-    if not isinstance(envelope.error, UnsetType):
+    # `"error": null` beside a result is how earlier revisions of JSON-RPC say that there is none.
+    if not isinstance(envelope.error, UnsetType) and bytes(envelope.error) != b"null":
         try:
             error_member = _decode_error_member(envelope.error)
         except (msgspec.DecodeError, RecursionError):
-            return Malformed(INVALID_REQUEST, 'the member "error" is not an object with an integer code', known_id)
+            return Malformed(
+                INVALID_REQUEST, 'the member "error" is not an object with an integer code', known_id, True
+            )
         return ErrorReply(reply_id, error_member.code, error_member.message or "", error_member.data)
     if not isinstance(envelope.result, UnsetType):
         return ResultReply(reply_id, envelope.result)
@@ -216,6 +222,16 @@ def guess_id(data: bytes) -> RequestId | None:
     if match is None:
         return None
     return int(match[1]) if match[1] else match[2].decode()
+
+
+def broken_reply_id(data: bytes, verdict: Malformed) -> RequestId | None:
+    """The id of the request that `data`, which is no message, seems meant to answer: broken JSON, or an error in a form of its own.
+
+    None for anything else, such as a batch or a line of a log: that is noise.
+    """
+    if verdict.is_reply:
+        return verdict.id
+    return guess_id(data) if verdict.code == PARSE_ERROR else None
 
 
 def decode_value(payload: Raw | bytes) -> Any:
