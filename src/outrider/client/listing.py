@@ -93,6 +93,7 @@ class Gathering:
         self.pages: list[dict[str, Any]] = []
 
     def listing(self) -> Listing[Any]:
+        """What has been gathered."""
         return Listing(
             tuple(self.items.values()),
             self._complete,
@@ -112,6 +113,7 @@ class Gathering:
         )
 
     def cut_off(self, why: str) -> None:
+        """The list ends here, before its end."""
         self._complete = False
         self._warnings.append(why)
 
