@@ -198,18 +198,21 @@ class LegacySession:
             settings = capabilities.get(capability)
             return isinstance(settings, dict) and settings.get(flag) is True
 
-        uris = []
-        if wanted.uris and has("resources", "subscribe"):
-            for uri in wanted.uris:
-                await self.call("resources/subscribe", {"uri": uri})
-                uris.append(uri)
+        uris = tuple(wanted.uris) if has("resources", "subscribe") else ()
         subscription.granted = Wanted(
             wanted.tools and has("tools", "listChanged"),
             wanted.prompts and has("prompts", "listChanged"),
             wanted.resources and has("resources", "listChanged"),
-            tuple(uris),
+            uris,
         )
+        # Listening begins before asking: the first update may follow the server's consent at once.
         self._subscriptions.add(subscription)
+        try:
+            for uri in uris:
+                await self.call("resources/subscribe", {"uri": uri})
+        except BaseException:
+            subscription.close()
+            raise
         return subscription
 
     def _unsubscribe(self, subscription: Subscription) -> None:
