@@ -1,7 +1,7 @@
 """Outrider, the discovery layer for MCP.
 
-`discover` says what any MCP server is; `connect` talks to one, the same way in both eras; `Server` is one. Everything here is loaded when it
-is first used: importing the package costs no HTTP stack.
+`discover` says what any MCP server is; `connect` talks to one, the same way in both eras; `Server` is one. Everything here is loaded when
+it is first used: importing the package costs no HTTP stack.
 """
 
 from __future__ import annotations
