@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from outrider.errors import OutriderError, TransportError
+from outrider.errors import LocalProtocolError, OutriderError, TransportError
 from outrider.protocol.jsonrpc import (
     ErrorReply,
     Notification,
@@ -25,13 +25,22 @@ from outrider.protocol.jsonrpc import (
     same_id,
 )
 
-__all__ = ["Channel", "Correlator", "Incoming", "Outgoing", "Reply", "SessionChannel"]
+__all__ = ["Channel", "Correlator", "Incoming", "Outgoing", "Reply", "SessionChannel", "call_back"]
 
 Incoming = Request | Notification
 """What a peer sends on its own account."""
 
 _REMEMBERED_IDS: Final = 1_000
 _REMEMBERED_STRAYS: Final = 5
+
+
+def call_back(callback: Callable[..., object], *arguments: object) -> None:
+    """Call a function of the caller's. If it fails, the event loop's exception handler is told, and the connection lives on."""
+    try:
+        callback(*arguments)
+    except Exception as error:
+        trouble = {"message": f"the callback {callback!r} failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(trouble)
 
 
 class Outgoing(Struct, frozen=True):
@@ -52,8 +61,15 @@ class Outgoing(Struct, frozen=True):
     cancellable: bool = True
 
     def encoded(self) -> bytes:
-        """The request as one line of JSON without the newline."""
-        return encode_request(self.id, self.method, self.params)
+        """The request as one line of JSON without the newline.
+
+        Raises:
+            LocalProtocolError: the params hold something that JSON cannot.
+        """
+        try:
+            return encode_request(self.id, self.method, self.params)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise LocalProtocolError(f"the params of {self.method[:100]!r} cannot be sent as JSON: {error}") from error
 
 
 class Reply(Struct, frozen=True):

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from outrider.cache.memory import Memory, Peer
-from outrider.client.channel import Channel
+from outrider.client.channel import Channel, call_back
 from outrider.client.listing import CutOff, Gathering, Listing
 from outrider.client.opening import Trail, open_session
 from outrider.client.remembering import Remembering, peer_of
@@ -138,6 +138,7 @@ class Client:
         self._era = assume
         self._session: Session | None = None
         self._opening = asyncio.Lock()
+        self._opening_task: asyncio.Task[Session] | None = None
         self._closed = False
         self._restarts: list[float] = []
         self._mirrored: dict[str, tuple[HeaderParam, ...]] = {}
@@ -158,8 +159,10 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End sessions, streams and processes; from any task, any number of times."""
+        """End sessions, streams and processes, also one that is just being opened; from any task, any number of times."""
         self._closed = True
+        if self._opening_task is not None:
+            self._opening_task.cancel()
         async with self._opening:
             session, self._session = self._session, None
         if session is not None:
@@ -205,7 +208,17 @@ class Client:
             if self._session is None:
                 if self._closed:
                     raise LocalProtocolError("the client is closed")
-                self._session = await self._open()
+                # A task of its own, so that `close` can end it; whoever cancels the waiting cancels the task.
+                self._opening_task = asyncio.create_task(self._open(), name="outrider open")
+                try:
+                    self._session = await self._opening_task
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if self._closed and task is not None and not task.cancelling():
+                        raise LocalProtocolError("the client was closed while it was being opened") from None
+                    raise
+                finally:
+                    self._opening_task = None
             return self._session
 
     async def _open(self) -> Session:
@@ -218,10 +231,14 @@ class Client:
             assume = await self._remembering.assumed_era()
         session = await open_session(self.target, self.options, self.trail, assume=assume)
         session.on_change = self._changed
-        session.on_log = lambda params: self.on_log(params)
+        session.on_log = lambda params: call_back(self.on_log, params)
         self._era = session.era
-        if self._remembering is not None and self.trail.storable:
-            await self._remembering.learned(session, self.trail)
+        try:
+            if self._remembering is not None and self.trail.storable:
+                await self._remembering.learned(session, self.trail)
+        except BaseException:
+            await session.close()
+            raise
         return session
 
     async def rest(self) -> None:
@@ -234,7 +251,7 @@ class Client:
     def _changed(self, change: Change) -> None:
         if self._remembering is not None:
             self._remembering.changed(change)
-        self.on_change(change)
+        call_back(self.on_change, change)
 
     async def _reopened_after(self, lost: Session, error: ConnectionLost) -> Session:
         """Put a new session in the place of one whose connection is gone.

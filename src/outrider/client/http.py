@@ -22,7 +22,7 @@ import aiohttp
 import aiohttp.abc
 from aiohttp.abc import ResolveResult
 
-from outrider.client.channel import Incoming, Outgoing, Reply
+from outrider.client.channel import Incoming, Outgoing, Reply, call_back
 from outrider.client.target import ClientOptions, HttpTarget
 from outrider.errors import (
     AuthRequired,
@@ -241,7 +241,7 @@ class HttpConnection:
     def trace(self, direction: str, data: bytes) -> None:
         """Write a message to the transcript, redacted."""
         if self.options.trace is not None:
-            self.options.trace(direction, self.target.redact(data.decode(errors="replace")))
+            call_back(self.options.trace, direction, self.target.redact(data.decode(errors="replace")))
 
     async def close(self) -> None:
         """Close every connection."""

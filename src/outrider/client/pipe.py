@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from outrider.client.channel import Correlator, Incoming, Outgoing, Reply
+from outrider.client.channel import Correlator, Incoming, Outgoing, Reply, call_back
 from outrider.client.stdio import StdioProcess
 from outrider.client.target import ClientOptions, StdioTarget
 from outrider.errors import ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
@@ -86,9 +86,10 @@ class Pipe:
         Raises:
             ConnectionLost: the process is gone.
         """
+        encoded = outgoing.encoded()
         future = self._replies.expect(outgoing.id)
         if not future.done():
-            await self.send(outgoing.encoded(), {})
+            await self.send(encoded, {})
         return future
 
     def abandon(self, outgoing: Outgoing) -> None:
@@ -197,4 +198,4 @@ class Pipe:
 
     def _trace(self, direction: str, data: bytes) -> None:
         if self._options.trace is not None:
-            self._options.trace(direction, self._target.redact(data.decode(errors="replace")))
+            call_back(self._options.trace, direction, self._target.redact(data.decode(errors="replace")))

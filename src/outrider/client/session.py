@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from outrider.client.channel import Channel, Incoming, Outgoing, Reply
+from outrider.client.channel import Channel, Incoming, Outgoing, Reply, call_back
 from outrider.client.target import ClientOptions
 from outrider.errors import ConnectionLost, LocalProtocolError, OutriderError, peer_error
 from outrider.protocol.headers import standard_headers
@@ -225,13 +225,8 @@ class ProgressRouter:
         )
         callback = self._callbacks.get(token) if isinstance(token, int | str) else None
         if callback is not None and isinstance(progress, int | float):
-            callback(
-                Progress(
-                    progress,
-                    total if isinstance(total, int | float) else None,
-                    message if isinstance(message, str) else "",
-                )
-            )
+            known_total = total if isinstance(total, int | float) else None
+            call_back(callback, Progress(progress, known_total, message if isinstance(message, str) else ""))
 
 
 def unwrap(reply: Reply) -> Raw:
