@@ -105,13 +105,13 @@ class _Adapter:
     def adapt(self) -> Adapted:
         root = self._flat_root()
         self._shown = self._aliases(root)
-        schema = self._node(root, required=True, at_root=True)
+        schema = self._node(root, (), required=True, at_root=True)
         schema.setdefault("properties", {})
         definitions: dict[str, Node] = {}
         while len(definitions) < len(self._used):
             name = next(name for name in self._used if name not in definitions)
             self._scope = name
-            definitions[name] = self._node(self._clean.definitions[name], required=True)
+            definitions[name] = self._node(self._clean.definitions[name], ("$defs", name), required=True)
         if definitions:
             schema["$defs"] = definitions
         schema = ordered(schema)
@@ -295,15 +295,16 @@ class _Adapter:
 
     # --- one schema -------------------------------------------------------------------------------------------------------------
 
-    def _node(self, node: Node, *, required: bool, at_root: bool = False) -> Node:
+    def _node(self, node: Node, where: Path, *, required: bool, at_root: bool = False) -> Node:
         """`node` as the vendor takes it.
 
         Args:
             node: a clean schema.
+            where: its place in the source, if it was made here and none is known.
             required: whether every step from the root or the definition to here leads through something that must be there.
             at_root: whether it applies to the arguments themselves.
         """
-        path = self._clean.path_of(node)
+        path = self._clean.paths.get(id(node), where)
         rules = self._rules
         told: list[str] = []
         out = dict(node)
@@ -317,9 +318,13 @@ class _Adapter:
         renamed = self._rename(out, path, told, at_root=at_root)
         if rules.is_strict:
             self._close(out, path, at_root=at_root)
+        origins = {
+            name: self._clean.paths.get(id(inner), (*path, "properties", renamed.get(name, name)))
+            for name, inner in out.get("properties", {}).items()
+        }
         self._children(out, path, required=required, at_root=at_root)
         if rules.requires_all and "properties" in out:
-            self._require_all(out, renamed, path)
+            self._require_all(out, origins, path)
         elif rules.is_strict:
             self._optional += len(set(out.get("properties", {})) - set(out.get("required", ())))
         if "anyOf" in out or isinstance(out.get("type"), list):
@@ -395,6 +400,8 @@ class _Adapter:
             del out["anyOf"]
         self._enums(out, path, told)
         self._infer_type(out, path)
+        if self._rules.splits_types and "enum" in out and isinstance(out.get("type"), str):
+            self._keep_null_out(out, path)
         types = _types(out)
         for keyword in [k for k in out if k in _TYPED and "type" in out]:
             if not any(keyword in _OF_TYPE["number" if t == "integer" else t] for t in types):
@@ -498,6 +505,19 @@ class _Adapter:
             self._note(path, "type", Effect.SAME, "is that of the values")
         self._drop(out, "enum", path, told)
 
+    def _keep_null_out(self, out: Node, path: Path) -> None:
+        options = [option for option in out["enum"] if option is not None]
+        if len(options) == len(out["enum"]):
+            return
+        if out["type"] == "null":
+            self._note(path, "enum", Effect.SAME, "is all that the type allows")
+        elif options:
+            out["enum"] = options
+            return
+        else:
+            self._note(path, "enum", Effect.LOOSER, "has no value of the type")
+        del out["enum"]
+
     def _infer_type(self, out: Node, path: Path) -> None:
         if any(keyword in out for keyword in ("type", "anyOf", "$ref")):
             return
@@ -562,9 +582,9 @@ class _Adapter:
             for name, inner in named.items():
                 alias = scope.get(name, name)
                 if alias != name:
-                    where = (*path, "properties", name)
+                    where = self._clean.paths.get(id(inner), (*path, "properties", name))
                     self._note(where, "", Effect.SAME, f"is called {alias}, because the vendor refuses its name")
-                    inner = self._clean.remember(dict(inner), self._clean.path_of(inner))
+                    inner = self._clean.remember(dict(inner), where)
                     self._tell(inner, [f"original name: {name[:100]}"], where)
                 shown[alias] = inner
             out["properties"] = shown
@@ -602,30 +622,38 @@ class _Adapter:
     def _children(self, out: Node, path: Path, *, required: bool, at_root: bool) -> None:
         needed = set(out.get("required", ()))
         for keyword, value in list(out.items()):
+            here = (*path, keyword)
             if keyword not in KEYWORDS:
                 continue
             if keyword == "properties":
                 out[keyword] = {
-                    name: self._node(inner, required=required and name in needed) for name, inner in value.items()
+                    name: self._node(inner, (*here, name), required=required and name in needed)
+                    for name, inner in value.items()
                 }
             elif keyword in ("patternProperties", "dependentSchemas"):
                 in_place = at_root and keyword == "dependentSchemas"
-                out[keyword] = {n: self._node(inner, required=required, at_root=in_place) for n, inner in value.items()}
+                out[keyword] = {
+                    name: self._node(inner, (*here, name), required=required, at_root=in_place)
+                    for name, inner in value.items()
+                }
             elif isinstance(value, list):
                 in_place = at_root and keyword != "prefixItems"
-                out[keyword] = [self._node(inner, required=required, at_root=in_place) for inner in value]
+                out[keyword] = [
+                    self._node(inner, (*here, index), required=required, at_root=in_place)
+                    for index, inner in enumerate(value)
+                ]
             elif isinstance(value, dict):
                 in_place = at_root and keyword in ("if", "then", "else", "not")
-                out[keyword] = self._node(value, required=required, at_root=in_place)
+                out[keyword] = self._node(value, here, required=required, at_root=in_place)
 
-    def _require_all(self, out: Node, renamed: dict[str, str], path: Path) -> None:
+    def _require_all(self, out: Node, origins: dict[str, Path], path: Path) -> None:
         needed = set(out.get("required", ()))
         shown: Node = {}
         for name, inner in out["properties"].items():
             if name in needed:
                 shown[name] = inner
                 continue
-            where = (*path, "properties", renamed.get(name, name))
+            where = origins[name]
             if self._takes_null(inner):
                 # A server may do one thing for null and another for nothing: only the second could no longer be said.
                 if _has_default(inner) or _default_is_told(inner):

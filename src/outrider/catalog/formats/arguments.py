@@ -261,7 +261,7 @@ def _is_of(value: Any, name: Any) -> bool:
     if known is None:
         return True  # not a type that anyone could check
     if isinstance(value, bool):
-        return name == "boolean"
+        return bool(name == "boolean")
     if name == "integer" and isinstance(value, float):
         return value.is_integer()
     return bool(isinstance(value, known))

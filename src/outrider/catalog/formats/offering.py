@@ -187,6 +187,10 @@ def _define(
             return LeftOut(ref, defect)
         adapted, is_strict, not_strict = _adapted(clean, rules, budget)
         description, changes = _description(ref, wire, max_description_chars or rules.max_description_chars)
+        if vendor is Vendor.GEMINI and _takes_nothing(adapted.schema):
+            changes.append(Change(("inputSchema",), "", Effect.SAME, "a function without parameters has no schema"))
+            if remark := adapted.schema.get("description"):
+                description = f"{description}\n{remark}"
         name = shown_name(ref)
         if name != wire.get("name", ref.name):
             changes.append(Change(("name",), "", Effect.SAME, f"is shown as {name}"))
@@ -249,6 +253,10 @@ def _description(ref: ToolRef, wire: dict[str, Any], max_chars: int) -> tuple[st
     return text, changes
 
 
+def _takes_nothing(schema: dict[str, Any]) -> bool:
+    return not schema["properties"] and not schema.get("additionalProperties")
+
+
 def _definition(vendor: Vendor, name: str, description: str, schema: dict[str, Any], is_strict: bool) -> dict[str, Any]:
     match vendor:
         case Vendor.ANTHROPIC:
@@ -257,7 +265,7 @@ def _definition(vendor: Vendor, name: str, description: str, schema: dict[str, A
         case Vendor.GEMINI:
             declaration: dict[str, Any] = {"name": name, "description": description}
             # An object without properties is refused; a function without parameters has none at all.
-            if schema["properties"] or "additionalProperties" in schema:
+            if not _takes_nothing(schema):
                 declaration["parametersJsonSchema"] = schema
             return declaration
         case Vendor.OPENAI_RESPONSES:

@@ -1,0 +1,41 @@
+"""Thousands of real definitions, for every vendor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.formats.documented import complaints
+from outrider.catalog.formats import ToolRef, Vendor, offer
+
+# Public catalogs, kept beside the checkout. Their names and licences are in NOTE.md there.
+CATALOGS = Path(__file__).resolve().parents[4] / "shared" / "toolsearch"
+FILES = sorted(CATALOGS.glob("*/tools.jsonl"))
+
+
+def batches(path: Path, size: int = 128) -> list[list[tuple[ToolRef, dict[str, Any]]]]:
+    tools = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+        entry = json.loads(line)
+        wire = {"name": entry["name"], "description": entry.get("description"), "inputSchema": entry["input_schema"]}
+        # A list may name a tool twice; every definition is tried.
+        tools.append((ToolRef(f"s{number}", entry["name"]), wire))
+    return [tools[start : start + size] for start in range(0, len(tools), size)]
+
+
+@pytest.mark.skipif(not FILES, reason=f"NO PUBLIC CATALOGS at {CATALOGS}: thousands of real schemas were not tried")
+@pytest.mark.parametrize("strict", ["auto", True])
+@pytest.mark.parametrize("vendor", list(Vendor))
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+def test_every_definition_of_the_public_catalogs_is_one_the_vendor_takes(
+    path: Path, vendor: Vendor, strict: Any
+) -> None:
+    """Ours: real catalogs convert for every vendor without one tool left out, and what goes out keeps the vendor's own rules."""
+    for batch in batches(path):
+        offered = offer(vendor, batch, strict=strict)
+        assert not offered.left_out
+        assert not complaints(vendor, offered.tools)
+        assert list(offered.entries) == [ref for ref, _ in batch]
