@@ -45,7 +45,8 @@ def result(**members: Any) -> bytes:
     return json.dumps({"tools": [{"name": "a", "ttlMs": 5}], **members}).encode()
 
 
-# --- hints -------------------------------------------------------------------------------------------------------------------
+# --- hints
+# -------------------------------------------------------------------------------------------------------------------
 
 
 def test_valid_hints_are_read_as_they_are() -> None:
@@ -77,14 +78,16 @@ def test_valid_hints_are_read_as_they_are() -> None:
     ],
 )
 def test_ttl_is_read_in_the_way_that_does_no_harm(literal: str, ttl_ms: int, faulty: bool) -> None:
-    """Spec server/utilities/caching#time-to-live-ttl-field (SHOULD): negative is 0. Case 66: wrong types are 0, absurd is capped."""
+    """Spec server/utilities/caching#time-to-live-ttl-field (SHOULD): negative is 0. Case 66: wrong types are 0, absurd
+    is capped."""
     hints = read_hints(b'{"cacheScope":"private","ttlMs":' + literal.encode() + b"}")
     assert hints.ttl_ms == ttl_ms
     assert bool(hints.faults) is faulty
 
 
 def test_absent_hints_mean_stale_and_private() -> None:
-    """Spec server/utilities/caching#time-to-live-ttl-field (SHOULD): absent is 0. Case 66: no resultType is complete."""
+    """Spec server/utilities/caching#time-to-live-ttl-field (SHOULD): absent is 0. Case 66: no resultType is
+    complete."""
     hints = read_hints(b'{"tools":[]}')
     assert (hints.ttl_ms, hints.scope, hints.complete) == (0, Scope.PRIVATE, True)
     assert hints.faults == ("ttlMs is absent", "cacheScope is absent")
@@ -100,7 +103,8 @@ def test_an_unknown_scope_is_private(scope: Any) -> None:
 
 @pytest.mark.parametrize("result_type", ["input_required", "something_new", "", None, 7])
 def test_only_complete_results_may_be_kept(result_type: Any) -> None:
-    """Spec server/utilities/caching#cacheable-results: interim results are not cacheable and carry no hints to be missed."""
+    """Spec server/utilities/caching#cacheable-results: interim results are not cacheable and carry no hints to be
+    missed."""
     hints = read_hints(result(resultType=result_type))
     assert not hints.complete
     assert hints.faults == ()
@@ -135,7 +139,8 @@ def test_no_hint_makes_a_result_unusable(value: Any) -> None:
     assert hints.scope in Scope
 
 
-# --- keys --------------------------------------------------------------------------------------------------------------------
+# --- keys
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_cacheable_methods_are_the_six_of_the_specification() -> None:
@@ -199,7 +204,8 @@ def test_meta_spelling_and_order_are_not_in_the_key() -> None:
     )
 
 
-# --- freshness ---------------------------------------------------------------------------------------------------------------
+# --- freshness
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_fresh_while_now_is_before_receipt_plus_ttl() -> None:
@@ -267,7 +273,8 @@ def test_time_never_goes_back_within_the_tolerance() -> None:
 
 @given(st.lists(st.tuples(st.integers(-5_000, 5_000), st.integers(0, 5_000)), min_size=1))
 def test_time_goes_back_only_if_it_says_so(steps: list[tuple[int, int]]) -> None:
-    """Ours: for any pair of clocks, the time given is monotonic between reported breaks and at least as fast as the monotonic clock."""
+    """Ours: for any pair of clocks, the time given is monotonic between reported breaks and at least as fast as the
+    monotonic clock."""
     timeline, wall, mono = Timeline(), 1_000_000, 0
     last, _ = timeline.observe(wall, mono)
     for wall_step, mono_step in steps:
@@ -278,7 +285,8 @@ def test_time_goes_back_only_if_it_says_so(steps: list[tuple[int, int]]) -> None
         last = now
 
 
-# --- invalidation ------------------------------------------------------------------------------------------------------------
+# --- invalidation
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_each_change_notification_is_about_its_own_lists() -> None:
@@ -353,11 +361,13 @@ def test_a_lineage_is_bounded_and_begins_with_the_resource(uri: str) -> None:
 def test_unexpected_errors_cast_doubt_on_what_the_request_was_based_on(
     method: str, code: int, doubted: tuple[str, ...]
 ) -> None:
-    """Spec server/utilities/caching#freshness-calculation (MAY): method not found and invalid params are the examples given."""
+    """Spec server/utilities/caching#freshness-calculation (MAY): method not found and invalid params are the examples
+    given."""
     assert methods_doubted_by(method, code, codes=Policy().early_refetch_codes) == doubted
 
 
-# --- stale answers -----------------------------------------------------------------------------------------------------------
+# --- stale answers
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -396,7 +406,8 @@ def test_the_stale_window_has_an_end() -> None:
     assert not may_serve_stale(error, stale, now_ms=1_000, policy=Policy(stale_if_error_ms=0))
 
 
-# --- aggregates --------------------------------------------------------------------------------------------------------------
+# --- aggregates
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_an_aggregate_is_as_short_lived_and_as_private_as_its_worst_part() -> None:

@@ -682,6 +682,7 @@ class Memory:
     async def _look(self, peer: Peer, key: RequestKey, policy: Policy) -> _Sight:
         own = Address(peer.target, peer.context, key.method, key.digest)
         addresses = (own, own._replace(context="")) if policy.share_public else (own,)
+        now_ms = self._now_ms()  # before anything is read: notices a clock that was set back
         try:
             if self._owed or self._rest_ms or not self._started:
                 await self._settle()
@@ -689,7 +690,6 @@ class Memory:
         except StoreError as error:
             self._failed(error)
             return _Sight()
-        now_ms = self._now_ms()
         tokens = tokens_of(current)
         sight = _Sight(tokens)
         for address, record in zip(addresses, records, strict=True):
@@ -699,6 +699,8 @@ class Memory:
                 sight.shared = True
                 if not record.public:
                     continue
+            if record.received_ms > now_ms:
+                now_ms = self._now_ms()  # it has arrived while the store was read
             if record.keep_until_ms <= now_ms:
                 continue
             freshness = judge(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 __all__ = ["Address", "InProcessStore", "Record", "Store", "Summary", "new_token", "wall_ms"]
@@ -321,7 +321,6 @@ def summary_of(address: Address, record: Record) -> Summary:
     return Summary(address, record.received_ms, record.ttl_ms, record.public, len(record.value), record.label)
 
 
-def tokens_of(current: Iterable[str | None]) -> str | None:
+def tokens_of(current: Sequence[str | None]) -> str | None:
     """The tokens in the form a record keeps them, or None if any mark has none: then no record can match."""
-    tokens = list(current)
-    return None if None in tokens else " ".join(t for t in tokens if t is not None)
+    return None if None in current else " ".join(current)  # type: ignore[arg-type]  # None is not in it
