@@ -396,8 +396,8 @@ async def test_more_requests_than_allowed_are_refused_as_busy() -> None:
     async with asyncio.timeout(30):
         await started.acquire()
         await started.acquire()
-    status, error = await caller.error("tools/call", {"name": "f"})
-    assert (status, error["code"]) == (503, -32603)
+    busy = await caller.call("tools/call", {"name": "f"})
+    assert (busy.status, busy.json["error"]["code"], busy.headers["retry-after"]) == (503, -32603, "1")
     assert (await caller.result("server/discover"))["resultType"] == "complete"
     gate.set()
     for exchange in running:

@@ -475,6 +475,17 @@ async def test_modern_only_server_has_no_sessions() -> None:
     assert (await caller.start(b"", method="GET", headers=headers).finish()).status == 405
 
 
+async def test_id_in_use_is_refused_and_enormous_ids_are_ids() -> None:
+    """Spec: 2025-11-25 basic/index#requests (MUST NOT have been used before)"""
+    session = await opened()
+    first = session.begin("tools/call", {"name": "wait"}, id=10**30)
+    await asyncio.sleep(0)
+    second = await session.begin("tools/call", {"name": "wait"}, id=10**30).finish()
+    assert (second.status, second.json["id"], second.json["error"]["code"]) == (400, 10**30, -32600)
+    await session.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 10**30}})
+    await first.finish()
+
+
 async def test_sessions_that_end_leave_nothing_behind() -> None:
     """Ours."""
     server = make()

@@ -156,6 +156,28 @@ async def test_identity_can_be_switched_off() -> None:
         assert "_meta" not in await caller.result(method, params)
 
 
+async def test_logging_is_declared_while_something_can_log() -> None:
+    """Spec: 2026-07-28 server/utilities/logging#capabilities (MUST declare): derived, and taken back."""
+    server = server_with("logging", "prompts")
+    caller = Caller(server.asgi())
+    assert "logging" in (await caller.result("server/discover"))["capabilities"]
+    server.remove_tool("with_context")
+    assert "logging" not in (await caller.result("server/discover"))["capabilities"]
+
+
+def test_name_that_many_clients_refuse_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Spec: 2026-07-28 server/tools#tool-names (SHOULD); at the limits of length, and one above."""
+    server = Server("s", version="1")
+    server.tool(answer, name="plain.name-1_X")
+    assert not caplog.text
+    server.tool(answer, name="天気")
+    assert "天気" in caplog.text
+    server.tool(answer, name="x" * 128)
+    for name in ("", "x" * 129):
+        with pytest.raises(ValueError, match="1 to 128"):
+            server.add_tool_definition({"name": name, "inputSchema": {"type": "object"}}, lambda a, c: "")
+
+
 @pytest.mark.parametrize("bad", ["noprefix", "com..example/x", "-a.b/x", "com.example/-x", ""])
 def test_extension_identifier_follows_the_key_rules(bad: str) -> None:
     """Spec: 2026-07-28 basic/versioning#extension-negotiation (MUST)"""

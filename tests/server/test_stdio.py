@@ -195,6 +195,16 @@ async def test_server_ends_streams_in_an_orderly_way() -> None:
     assert len(server.subscriptions) == 0
 
 
+async def test_stream_with_an_enormous_id_ends_in_order_too() -> None:
+    """Spec: 2026-07-28 basic/index#requests: an id is a string or any integer."""
+    server = make()
+    peer = Peer(server)
+    peer.send(request("subscriptions/listen", {"notifications": {}}, id=10**30))
+    server.close_streams()
+    _, result, cancellation = await peer.until(3)
+    assert result["id"] == cancellation["params"]["requestId"] == 10**30
+
+
 async def test_streams_beyond_the_limit_are_refused() -> None:
     """Ours."""
     peer = Peer(make(max_listeners=1))

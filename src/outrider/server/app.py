@@ -15,6 +15,7 @@ import hashlib
 import inspect
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -72,6 +73,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _MAX_COMPLETIONS: Final = 100
 _F = TypeVar("_F", bound=Callable[..., Any])
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 STATE_KEY_VARIABLE: Final = "OUTRIDER_STATE_KEY"
 
 
@@ -309,6 +311,8 @@ class Server:
         name = definition.get("name")
         if not isinstance(name, str) or not 1 <= len(name) <= 128:
             raise ValueError("a tool's name has 1 to 128 characters")
+        if not _PLAIN_NAME.fullmatch(name):
+            _log.warning("tool %r: some clients and models only take names of letters, digits, `_`, `-` and `.`", name)
         check: Callable[[Any], Sequence[str]] | None = None
         if parameters is None:
             schema = definition.get("inputSchema")
@@ -329,7 +333,6 @@ class Server:
         if output_schema is not None and output_schema.get("type") != "object":
             # Before 2026-07-28 a structured result is an object.
             del legacy["outputSchema"]
-        self.registry.logs |= parameters is None or parameters.injected is not None
         self.registry.add(
             Tool(
                 key=name,
@@ -400,7 +403,6 @@ class Server:
             ]
         definition.update(extra or {})
         wire = _encode(definition)
-        self.registry.logs |= parameters.injected is not None
         self.registry.add(
             Prompt(
                 key=definition["name"],
@@ -508,7 +510,6 @@ class Server:
             "scope": "private" if visible_to is not None else scope,
             "subscribable": subscribable,
         }
-        self.registry.logs |= parameters.injected is not None
         if is_template:
             template = UriTemplate(uri)
             variables, known = set(template.names), set(parameters.names)

@@ -298,7 +298,7 @@ class Dispatcher:
                 return error_answer(id_json, INVALID_PARAMS, "Resource not found", {"uri": params.uri})
             work.item, work.values = found
             return None
-        if method == "completion/complete" and "completions" in registry.capabilities(listen=False):
+        if method == "completion/complete" and registry.offers_completions():
             return self._find_completion(work, principal)
         extension = self._methods.get(method)
         if extension is not None:
@@ -505,7 +505,7 @@ class Dispatcher:
         if owner is not None:
             return self.registry.offers_list(owner)
         if method == "completion/complete":
-            return "completions" in self.registry.capabilities(listen=False)
+            return self.registry.offers_completions()
         return (
             method == "server/discover" or (method == "subscriptions/listen" and self.listen) or method in self._methods
         )

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from outrider.protocol.framing import KEEP_ALIVE, encode_event
-from outrider.protocol.jsonrpc import encode_error
-from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, reply_bytes
+from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, reply_bytes
 from outrider.server.registry import Principal
 from outrider.server.subscriptions import Listener, closing_result
 
@@ -165,12 +164,10 @@ class Endpoint:
             await send_reply(send, 415, _error(INVALID_REQUEST, "Content-Type must be application/json"), headers_out)
             return
         takes_json, takes_stream = self._accepts(header_map.get(b"accept"))
-        if not (takes_json or takes_stream):
+        if not takes_json:
+            # Whether an answer becomes a stream is decided while it is worked on. Spec: streamable-http#sending-messages (MUST list both)
             text = "Accept must list application/json and text/event-stream"
             await send_reply(send, 406, _error(INVALID_REQUEST, text), headers_out)
-            return
-        body = await self._read_body(header_map, receive, send, headers_out)
-        if body is None:
             return
         principal: Principal | None = None
         if self._authenticate is not None:
@@ -178,6 +175,9 @@ class Endpoint:
             if isinstance(caller, Refused):
                 return
             principal = caller
+        body = await self._read_body(header_map, receive, send, headers_out)
+        if body is None:
+            return
         outcome = self._dispatcher.dispatch(
             body,
             headers=headers,
@@ -192,7 +192,7 @@ class Endpoint:
         elif type(outcome) is Listen:
             if not takes_stream:
                 text = "subscriptions/listen needs an Accept header with text/event-stream"
-                await send_reply(send, 406, _error(INVALID_REQUEST, text, outcome.id), headers_out)
+                await send_reply(send, 406, _error(INVALID_REQUEST, text, outcome.id_json), headers_out)
             else:
                 await self._serve_listen(outcome, receive, send, headers_out)
         elif type(outcome) is Notified:
@@ -413,7 +413,7 @@ class Endpoint:
         if not self._server.subscriptions.add(listener):
             text = "too many open streams; try again later"
             await send_reply(
-                send, 503, _error(INTERNAL_ERROR, text, listen.id), (*headers_out, (b"retry-after", b"10"))
+                send, 503, _error(INTERNAL_ERROR, text, listen.id_json), (*headers_out, (b"retry-after", b"10"))
             )
             return
         timer = loop.call_later(keep_alive_s, tick)
@@ -550,7 +550,8 @@ class _Exchange:
             body = encode_event(answer.body)
             await self._send({"type": "http.response.body", "body": body, "more_body": False})
         else:
-            await send_reply(self._send, answer.status, answer.body, self._headers)
+            later = ((b"retry-after", b"1"),) if answer.status == 503 else ()
+            await send_reply(self._send, answer.status, answer.body, (*self._headers, *later))
 
 
 async def _start_stream(send: Send, headers_out: Sequence[tuple[bytes, bytes]]) -> None:
@@ -574,8 +575,8 @@ async def send_reply(send: Send, status: int, body: bytes, headers_out: Sequence
     await send({"type": "http.response.body", "body": body})
 
 
-def _error(code: int, text: str, request_id: int | str | None = None) -> bytes:
-    return encode_error(request_id, code, text)
+def _error(code: int, text: str, id_json: bytes | None = None) -> bytes:
+    return error_answer(id_json, code, text).body
 
 
 def _remember(known: dict[_K, _V], key: _K, verdict: _V) -> _V:

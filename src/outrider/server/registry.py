@@ -253,7 +253,6 @@ class Registry:
         self._discovers: dict[tuple[tuple[str, ...], bool], bytes] = {}
         self.changed: Callable[[ListKind], None] = lambda kind: None
         self.mirrored_headers: tuple[str, ...] = ()
-        self.logs = False
         self.identity_meta: Mapping[str, Any] = {SERVER_INFO: self._identity} if identify else {}
         """What every result's `_meta` says about the server; empty when identity is switched off."""
         self.identity_member = b',"_meta":' + _encode(self.identity_meta) if identify else b""
@@ -320,12 +319,9 @@ class Registry:
         Spec: 2026-07-28 server/discover, and the capabilities section of each feature (MUST)
         """
         found: dict[str, Any] = {}
-        if self.logs or "logging" in self._offers:
+        if self._may_log() or "logging" in self._offers:
             found["logging"] = {}
-        completers = any(p.completers for p in self.prompts.values()) or any(
-            t.completers for t in self.templates.values()
-        )
-        if completers or "completions" in self._offers:
+        if self.offers_completions():
             found["completions"] = {}
         changing = {"listChanged": True} if listen else {}
         if self.prompts or "prompts" in self._offers:
@@ -356,6 +352,23 @@ class Registry:
             found = _encode(body)[:-1] + self.identity_member + b"}"
             self._discovers[versions, listen] = found
         return found
+
+    def _may_log(self) -> bool:
+        """Whether a registered function can send log messages: exactly those that get a context can."""
+        others: list[Prompt | Resource | ResourceTemplate] = [
+            *self.prompts.values(),
+            *self.resources.values(),
+            *self.templates.values(),
+        ]
+        return any(tool.wants_context for tool in self.tools.values()) or any(
+            item.parameters.injected is not None for item in others
+        )
+
+    def offers_completions(self) -> bool:
+        """Whether `completion/complete` exists on this server."""
+        if "completions" in self._offers or any(prompt.completers for prompt in self.prompts.values()):
+            return True
+        return any(template.completers for template in self.templates.values())
 
     def offers_list(self, method: str) -> bool:
         """Whether a list method exists on this server: its kind is registered or promised. Spec: basic/index#error-codes"""

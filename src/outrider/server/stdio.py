@@ -23,7 +23,7 @@ import msgspec
 from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from outrider.protocol.framing import LineDecoder, Overflow
 from outrider.protocol.jsonrpc import Notification, RequestId, encode_notification
-from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, reply_bytes
+from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, id_bytes, reply_bytes
 from outrider.server.subscriptions import Listener, closing_result
 
 if TYPE_CHECKING:
@@ -175,9 +175,9 @@ class StdioConnection:
         if self._listeners.pop(request_id, None) is None:
             return
         self._server.subscriptions.remove(listener)
-        id_json = msgspec.json.encode(request_id)
+        id_json = id_bytes(request_id)
         self._send(reply_bytes(id_json, closing_result(id_json, self._server.registry.identity_meta)))
-        self._send(encode_notification("notifications/cancelled", {"requestId": request_id}))
+        self._send(encode_notification("notifications/cancelled", {"requestId": msgspec.Raw(id_json)}))
 
     def _notified(self, message: Notification) -> None:
         if message.method != "notifications/cancelled":

@@ -27,10 +27,9 @@ from outrider.protocol.jsonrpc import (
     Request,
     RequestId,
     ResultReply,
-    encode_error,
 )
 from outrider.protocol.versions import LEGACY_VERSIONS
-from outrider.server.dispatch import Answer, Dispatcher, Work
+from outrider.server.dispatch import Answer, Dispatcher, Work, error_answer, id_bytes
 from outrider.server.legacy.session import LegacySession
 from outrider.server.registry import Principal
 
@@ -261,8 +260,8 @@ class LegacyEndpoint:
     ) -> None:
         """Run it in a task of its own: in this era a lost connection does not cancel. Spec: basic/transports#sending-messages"""
         if work.id in held.tasks:
-            body = encode_error(work.id, INVALID_REQUEST, "this id is in use by a request in progress")
-            await _answer(send, 400, body, headers_out)
+            text = "this id is in use by a request in progress"
+            await _answer(send, 400, error_answer(work.id_json, INVALID_REQUEST, text).body, headers_out)
             return
         stream = held.open_stream()
         channel = _Channel(held.session, stream)
@@ -453,5 +452,5 @@ async def _answer(send: Send, status: int, body: bytes, headers_out: Headers) ->
 
 
 async def _refuse(send: Send, status: int, text: str, message: Any, headers_out: Headers) -> None:
-    request_id = message.id if isinstance(message, Request) else None
-    await _answer(send, status, encode_error(request_id, INVALID_REQUEST, text), headers_out)
+    id_json = id_bytes(message.id) if isinstance(message, Request) else None
+    await _answer(send, status, error_answer(id_json, INVALID_REQUEST, text).body, headers_out)
