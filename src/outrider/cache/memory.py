@@ -746,7 +746,7 @@ class Memory:
         self, peer: Peer, key: RequestKey, load: Load, policy: Policy, sight: _Sight, *, refresh: bool = False
     ) -> Recalled:
         marks = marks_of(peer.target, key)
-        # Before the request begins. Without marks there is nothing an invalidation could change, so they are made now.
+        # Fixed before the request begins: what is declared changed from now on will not match.
         tokens = sight.tokens or await self._mark(marks)
 
         async def look() -> Recalled | None:
