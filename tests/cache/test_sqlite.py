@@ -127,7 +127,7 @@ async def test_a_folder_that_cannot_be_used_costs_speed_only(tmp_path: Path, han
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.name != "posix", reason="file modes are for POSIX systems")
-async def test_a_read_only_folder_costs_speed_only(tmp_path: Path, start_worker: StartWorker) -> None:
+async def test_a_read_only_folder_costs_speed_only(tmp_path: Path) -> None:
     """Ours: in a process that the modes apply to, which root is not."""
     folder = tmp_path / "ro"
     folder.mkdir()
