@@ -14,6 +14,7 @@ from outrider.catalog.formats import ToolRef, Vendor, offer
 # Public catalogs, kept beside the checkout. Their names and licences are in NOTE.md there.
 CATALOGS = Path(__file__).resolve().parents[4] / "shared" / "toolsearch"
 FILES = sorted(CATALOGS.glob("*/tools.jsonl"))
+QUICK = {"livemcpbench", "azure_mcp"}
 
 
 def batches(path: Path, size: int = 128) -> list[list[tuple[ToolRef, dict[str, Any]]]]:
@@ -29,7 +30,11 @@ def batches(path: Path, size: int = 128) -> list[list[tuple[ToolRef, dict[str, A
 @pytest.mark.skipif(not FILES, reason=f"NO PUBLIC CATALOGS at {CATALOGS}: thousands of real schemas were not tried")
 @pytest.mark.parametrize("strict", ["auto", True])
 @pytest.mark.parametrize("vendor", list(Vendor))
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[] if path.parent.name in QUICK else [pytest.mark.slow]) for path in FILES],
+    ids=[path.parent.name for path in FILES],
+)
 def test_every_definition_of_the_public_catalogs_is_one_the_vendor_takes(
     path: Path, vendor: Vendor, strict: Any
 ) -> None:
