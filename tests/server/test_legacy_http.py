@@ -475,6 +475,37 @@ async def test_modern_only_server_has_no_sessions() -> None:
     assert (await caller.start(b"", method="GET", headers=headers).finish()).status == 405
 
 
+async def test_batch_of_the_version_that_had_them_is_answered() -> None:
+    """Spec: 2025-03-26 basic#batching (a server MUST take them): an array when all is ready, a stream when a function runs."""
+    session = Session(make().asgi(), "2025-03-26")
+    await session.open()
+
+    def numbered(*methods: str) -> list[Any]:
+        return [{"jsonrpc": "2.0", "id": n, "method": m, "params": {"name": "number"}} for n, m in enumerate(methods)]
+
+    note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "none"}}
+    ready = await session.send([*numbered("ping", "initialize", "none/such"), note, 5])
+    assert sorted((reply.get("id", -1), "error" in reply) for reply in ready.json) == [
+        (-1, True), (0, False), (1, True), (2, True)
+    ]  # fmt: skip
+    working = await session.send(numbered("tools/call", "ping", "tools/call"))
+    assert {event["id"] for event in working.events} == {0, 1, 2}
+    assert (await session.send([note])).status == 202
+    for bad in ([], numbered("ping") * 101):
+        assert (await session.send(bad)).json["error"]["code"] == -32600
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18"])
+async def test_batch_of_another_version_is_refused(version: str) -> None:
+    """Spec: 2025-06-18 removed batches; 2026-07-28 has none."""
+    session = Session(make().asgi(), version)
+    await session.open()
+    response = await session.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
+    assert (response.status, response.json["error"]["code"]) == (400, -32600)
+    without = await session.caller.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
+    assert without.status == 400
+
+
 async def test_id_in_use_is_refused_and_enormous_ids_are_ids() -> None:
     """Spec: 2025-11-25 basic/index#requests (MUST NOT have been used before)"""
     session = await opened()

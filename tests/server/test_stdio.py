@@ -274,6 +274,15 @@ async def test_legacy_client_is_asked_by_request_and_told_by_notification() -> N
     assert len(server.subscriptions) == 0
 
 
+async def test_batch_is_for_the_version_that_had_them() -> None:
+    """Spec: 2025-03-26 basic#batching (MUST take them), gone since."""
+    batch = [{"jsonrpc": "2.0", "id": n, "method": "ping"} for n in range(3)]
+    for version, ids in (("2025-03-26", [0, 1, 2]), ("2025-11-25", [None])):
+        peer = Peer(make())
+        peer.send(initialize(version), batch)
+        assert [line.get("id") for line in peer.lines[1:]] == ids
+
+
 # Real processes
 
 PROGRAM = """

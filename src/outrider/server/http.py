@@ -186,7 +186,10 @@ class Endpoint:
             in_session=b"mcp-session-id" in header_map,
         )
         if type(outcome) is Answer:
-            await send_reply(send, outcome.status, outcome.body, headers_out)
+            if outcome.status == 400 and self._legacy is not None and body.lstrip()[:1] == b"[":
+                await self._legacy.serve_batch(body, outcome, header_map, principal, receive, send, headers_out)
+            else:
+                await send_reply(send, outcome.status, outcome.body, headers_out)
         elif type(outcome) is Work:
             await self._serve_work(outcome, principal, receive, send, headers_out, takes_stream)
         elif type(outcome) is Listen:

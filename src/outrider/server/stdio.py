@@ -22,7 +22,7 @@ import msgspec
 
 from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from outrider.protocol.framing import LineDecoder, Overflow
-from outrider.protocol.jsonrpc import Notification, RequestId, encode_notification
+from outrider.protocol.jsonrpc import Malformed, Notification, RequestId, encode_notification
 from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, id_bytes, reply_bytes
 from outrider.server.subscriptions import Listener, closing_result
 
@@ -99,7 +99,10 @@ class StdioConnection:
     def _receive(self, line: bytes, due: list[bytes]) -> None:
         outcome = self._dispatcher.dispatch(line, in_session=self._session is not None)
         if type(outcome) is Answer:
-            due.append(outcome.body)
+            if self._session is not None and line.lstrip()[:1] == b"[":
+                self._receive_batch(line, outcome)
+            else:
+                due.append(outcome.body)
         elif type(outcome) is Work:
             self._start(outcome)
         elif type(outcome) is Listen:
@@ -215,6 +218,20 @@ class StdioConnection:
             self._send(answer.body)
         elif type(answer) is Work:
             self._start(answer)
+
+    def _receive_batch(self, line: bytes, refusal: Answer) -> None:
+        """A batch of 2025-03-26: its messages one by one, each answered on its own line."""
+        from outrider.server.legacy.session import read_batch
+
+        messages = read_batch(line, self._session.version) if self._session is not None else None
+        if messages is None:
+            self._send(refusal.body)
+            return
+        for message in messages:
+            if isinstance(message, Malformed):
+                self._send(error_answer(None, message.code, f"Invalid message: {message.reason}").body)
+            else:
+                self._receive_legacy(Legacy(message))
 
     async def close(self, grace_s: float = _GRACE_S) -> None:
         """The client has closed its end: let running requests finish within `grace_s` seconds, then stop them."""

@@ -23,6 +23,7 @@ from outrider.errors import INVALID_REQUEST
 from outrider.protocol.framing import KEEP_ALIVE, encode_event
 from outrider.protocol.jsonrpc import (
     ErrorReply,
+    Malformed,
     Notification,
     Request,
     RequestId,
@@ -30,7 +31,7 @@ from outrider.protocol.jsonrpc import (
 )
 from outrider.protocol.versions import LEGACY_VERSIONS
 from outrider.server.dispatch import Answer, Dispatcher, Work, error_answer, id_bytes
-from outrider.server.legacy.session import LegacySession
+from outrider.server.legacy.session import LegacySession, read_batch
 from outrider.server.registry import Principal
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class _Stream:
     def __init__(self, number: int) -> None:
         self.number = number
         self.messages: list[bytes] = []
-        self.is_done = False
+        self.expected = 1
         self.retry_ms: int | None = None
         self.changed = asyncio.Event()
         self.size = 0
@@ -76,7 +77,17 @@ class _Stream:
     def put(self, message: bytes, *, final: bool = False) -> None:
         self.messages.append(message)
         self.size += len(message)
-        self.is_done |= final
+        if final:
+            self.finish_one()
+        self.changed.set()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every answer that was expected is there, or will never be."""
+        return self.expected <= 0
+
+    def finish_one(self) -> None:
+        self.expected -= 1
         self.changed.set()
 
     def event(self, position: int) -> bytes:
@@ -226,6 +237,47 @@ class LegacyEndpoint:
         elif type(answer) is Work:
             await self._serve_work(held, answer, receive, send, headers_out, takes_stream)
 
+    async def serve_batch(
+        self,
+        body: bytes,
+        refusal: Answer,
+        header_map: Mapping[bytes, bytes],
+        principal: Principal | None,
+        receive: Receive,
+        send: Send,
+        headers_out: Headers,
+    ) -> None:
+        """Answer a batch of 2025-03-26: at once as a JSON array, or as a stream when a function runs; `refusal` for all others."""
+        held = self._find(header_map, principal)
+        messages = None if held is None else read_batch(body, held.session.version)
+        if held is None or messages is None:
+            await _answer(send, refusal.status, refusal.body, headers_out)
+            return
+        ready: list[bytes] = []
+        works: list[Work] = []
+        for message in messages:
+            if isinstance(message, Malformed):
+                ready.append(error_answer(None, message.code, f"Invalid message: {message.reason}").body)
+            elif isinstance(message, Notification):
+                if message.method == "notifications/cancelled":
+                    self._cancel(held, message)
+            elif isinstance(message, Request) and message.method == "initialize":
+                ready.append(error_answer(id_bytes(message.id), INVALID_REQUEST, "initialize stands alone").body)
+            elif type(answer := held.session.receive(message)) is Answer:
+                ready.append(answer.body)
+            elif type(answer) is Work:
+                works.append(answer)
+        if not works:
+            await _answer(send, 200 if ready else 202, b"[" + b",".join(ready) + b"]" if ready else b"", headers_out)
+            return
+        stream = held.open_stream()
+        for reply in ready:
+            stream.put(reply)
+        stream.expected = len(works)
+        for work in works:
+            self._start(held, work, stream)
+        await self._follow(held, stream, 0, receive, send, headers_out, is_resumed=False)
+
     async def _initialize(
         self, message: Request, principal: Principal | None, send: Send, headers_out: Headers
     ) -> None:
@@ -264,6 +316,10 @@ class LegacyEndpoint:
             await _answer(send, 400, error_answer(work.id_json, INVALID_REQUEST, text).body, headers_out)
             return
         stream = held.open_stream()
+        self._start(held, work, stream)
+        await self._follow(held, stream, 0, receive, send, headers_out, is_resumed=False, takes_stream=takes_stream)
+
+    def _start(self, held: _HttpSession, work: Work, stream: _Stream) -> None:
         channel = _Channel(held.session, stream)
 
         async def perform() -> None:
@@ -271,14 +327,12 @@ class LegacyEndpoint:
                 answer = await self._server.perform(work, channel, held.session.principal)
                 stream.put(held.session.translate(answer).body, final=True)
             except asyncio.CancelledError:
-                stream.is_done = True
-                stream.changed.set()
+                stream.finish_one()
                 raise
             finally:
                 held.tasks.pop(work.id, None)
 
         held.tasks[work.id] = asyncio.get_running_loop().create_task(perform())
-        await self._follow(held, stream, 0, receive, send, headers_out, is_resumed=False, takes_stream=takes_stream)
 
     async def _follow(
         self,

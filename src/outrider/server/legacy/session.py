@@ -18,7 +18,16 @@ import msgspec
 from msgspec import Raw
 
 from outrider.errors import INVALID_PARAMS, INVALID_REQUEST, LEGACY_RESOURCE_NOT_FOUND
-from outrider.protocol.jsonrpc import ErrorReply, Notification, Request, ResultReply, decode_value, encode_request
+from outrider.protocol.jsonrpc import (
+    ErrorReply,
+    Message,
+    Notification,
+    Request,
+    ResultReply,
+    decode_message,
+    decode_value,
+    encode_request,
+)
 from outrider.protocol.meta import LOG_LEVELS, RequestMeta
 from outrider.protocol.model import LIST_KINDS
 from outrider.protocol.versions import LEGACY_VERSIONS
@@ -41,7 +50,7 @@ from outrider.server.subscriptions import Listener
 if TYPE_CHECKING:
     from outrider.server.app import Server
 
-__all__ = ["LegacySession"]
+__all__ = ["LegacySession", "read_batch"]
 
 _log: Final = logging.getLogger("outrider.server")
 _encode: Final = msgspec.json.Encoder().encode
@@ -49,6 +58,8 @@ _LISTS: Final = frozenset(kind.method for kind in LIST_KINDS)
 _DEFAULT_LOG_LEVEL: Final = "info"
 _MAX_SUBSCRIPTIONS: Final = 1000
 _MAX_PENDING: Final = 100
+_MAX_BATCH: Final = 100
+_BATCH_VERSION: Final = "2025-03-26"
 
 
 class _Initialize(msgspec.Struct, rename="camel"):
@@ -58,6 +69,21 @@ class _Initialize(msgspec.Struct, rename="camel"):
 
 
 _decode_initialize: Final = msgspec.json.Decoder(_Initialize).decode
+_decode_batch: Final = msgspec.json.Decoder(list[Raw]).decode
+
+
+def read_batch(body: bytes, version: str) -> list[Message] | None:
+    """The messages of a batch, or None when it is not one, is empty or too long, or the session's version has none.
+
+    Only 2025-03-26 had batches, and a server of that version must take them. Spec: 2025-03-26 basic#batching (MUST receive)
+    """
+    if version != _BATCH_VERSION:
+        return None
+    try:
+        entries = _decode_batch(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return [decode_message(bytes(entry)) for entry in entries] if 0 < len(entries) <= _MAX_BATCH else None
 
 
 class LegacySession:
