@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from outrider.cache import InProcessStore, Store
-from outrider.cache.memory import Clock
+from outrider.cache.answers import Clock
 from outrider.cache.sqlite import SqliteStore
 from outrider.cache.valkey import ValkeyStore
 from peers.provision import VALKEY, Service

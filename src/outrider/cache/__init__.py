@@ -7,9 +7,10 @@ the first `SqliteStore`, redis with the first `ValkeyStore`.
 
 from __future__ import annotations
 
+from outrider.cache.answers import EraVerdict, Evidence, Peer, Recalled, RecalledList, Source
 from outrider.cache.fingerprint import Fingerprinter
 from outrider.cache.flight import SingleFlight
-from outrider.cache.memory import EraVerdict, Evidence, Memory, Peer, Recalled, RecalledList, Source, open_memory
+from outrider.cache.memory import Memory, open_memory
 from outrider.cache.store import Address, InProcessStore, Record, Store, Summary
 
 __all__ = [

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 from msgspec import Raw
 
-from outrider.cache.memory import Memory, Peer
+from outrider.cache.answers import Peer
+from outrider.cache.memory import Memory
 from outrider.client.channel import Channel, call_back
 from outrider.client.listing import CutOff, Gathering, Listing
 from outrider.client.opening import Trail, open_session

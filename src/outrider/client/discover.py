@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from outrider.cache.memory import Memory, Source
+from outrider.cache.answers import Source
+from outrider.cache.memory import Memory
 from outrider.client.client import Client
 from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, Failure

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from outrider.cache.memory import RecalledList, Source
+from outrider.cache.answers import RecalledList, Source
 from outrider.client.target import ClientOptions
 from outrider.errors import INVALID_PARAMS, OutriderError, PeerError
 from outrider.protocol.model import (

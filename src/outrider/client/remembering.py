@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from outrider.cache.answers import EraVerdict, Evidence, Peer, Recalled, RecalledList
 from outrider.cache.fingerprint import Fingerprinter
-from outrider.cache.memory import EraVerdict, Evidence, Memory, Peer, Recalled, RecalledList
+from outrider.cache.memory import Memory
 from outrider.client.opening import Trail
 from outrider.client.session import Change, Session
 from outrider.client.target import StdioTarget, Target
