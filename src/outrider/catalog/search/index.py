@@ -1,0 +1,427 @@
+"""The index: which tools there are, under which names and words, and how a search runs.
+
+Decided here: what of a tool is indexed and how much of it, how candidates are found, what counts as an exact name, which typos are
+repaired, how several names or several queries share one result, and when nothing fits. Not here: words (`analysis`), the worth of
+a match (`ranking`), values (`document`). Pure but for tantivy, which holds its postings in memory.
+
+tantivy proposes candidates from one field of stems, in which a word occurs as often as its field is worth; everything that the
+result depends on beyond that is computed here from statistics of the live tools only. Its own statistics count deleted tools until
+it merges, which depends on history; ours do not, so equal catalogs give equal answers.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import zip_longest
+from typing import Any, Final
+
+import msgspec
+
+from .analysis import fold, split_words
+from .document import MatchKind, SearchHit, SearchResult, TermMatch, ToolDocument
+from .engine import CandidateEngine
+from .names import NameTable, is_spelled
+from .ranking import FEATURES, WEIGHTS, Corpus, IndexedTool, confidence, features, linear
+from .vocabulary import Query
+
+__all__ = ["ToolIndex"]
+
+# Words kept of each field, in the order of FIELDS. A server is untrusted: one tool must not outweigh the catalog.
+WORD_LIMITS: Final = (32, 32, 400, 100, 600, 60, 24, 60)
+TEXT_LIMIT: Final = 20_000
+"""Characters read of one field."""
+SCHEMA_NODES: Final = 600
+"""Subschemas read of one tool; the walk is breadth first, so that the outer parameters come first."""
+REPEATS: Final = (3, 2, 2, 1, 1, 1, 2, 1)
+"""How often tantivy is given each word, by field: `FIELD_WEIGHTS` in whole numbers."""
+
+QUERY_LIMIT: Final = 12_000
+"""Characters of a query that are read."""
+QUERIES_LIMIT: Final = 32
+"""Queries of one search that are read."""
+TERM_LIMIT: Final = 40
+"""Words of a query that look for candidates: those of the greatest weight."""
+CANDIDATES: Final = 30
+"""Tools that are ranked against each other: 100 do not rank better in the measurements."""
+COMPACTED: Final = 5_000
+"""Removed tools beyond the number of live ones before the index is built anew."""
+ENUMERATED: Final = 12
+SUBSTRING_LIMIT: Final = 200
+NEAREST: Final = 5
+SIBLINGS_COUNTED: Final = 4
+DEFAULT_THRESHOLD: Final = 0.17
+"""Where 3 % of the queries that a catalog serves are turned away; see `docs/design/search.md` for the whole curve."""
+SUBSTRING_CONFIDENCE: Final = 0.5
+
+SAME_SERVER_PENALTY: Final = 0.1
+SAME_NAME_PENALTY: Final = 0.3
+"""What each better placed tool of the same server, or of the same name, takes from a score (the best are between 5 and 12):
+forks of one server, or one big server, do not fill the page while others fit as well."""
+
+_SIBLINGS: Final = FEATURES.index("siblings")
+# What a field is called in an explanation.
+_SHOWN_FIELDS: Final = ("name", "title", "description", "parameters", "parameters", "tags", "server", "server")
+
+
+class ToolIndex:
+    """Tools of many servers, to be searched by words, by names and by typos of them.
+
+    A search sees each server's tools as they were after some `replace_server`, never half of them; calls may come from several
+    threads. The same tools give the same result whatever the order in which servers came and went.
+
+    Spec: ours
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._corpus = Corpus()
+        self._names = NameTable()
+        self._engine = CandidateEngine()
+        self._documents: list[ToolDocument | None] = []
+        self._tools: list[IndexedTool | None] = []
+        self._servers: dict[str, tuple[int, list[int]]] = {}
+        self._groups = 0
+
+    def __len__(self) -> int:
+        """The number of tools."""
+        return self._corpus.vocabulary.tools
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The keys of the servers that have tools here, sorted."""
+        return tuple(sorted(self._servers))
+
+    def replace_server(self, server: str, documents: Iterable[ToolDocument]) -> None:
+        """Make `documents` the tools of `server`, in place of those it had.
+
+        Nothing changes if iterating `documents` raises.
+
+        Args:
+            server: the server's key; it stands for the `server` of each document.
+            documents: its tools, in any order.
+
+        Spec: ours
+        """
+        fresh = sorted(documents, key=lambda document: document.name)
+        with self._lock:
+            self._forget(server)
+            if not fresh:
+                return
+            group = self._groups
+            self._groups += 1
+            numbers = []
+            for document in fresh:
+                number = len(self._documents)
+                fields = self._fields(document)
+                tool = IndexedTool(fields, group)
+                numbers.append(number)
+                self._documents.append(document)
+                self._tools.append(tool)
+                self._corpus.count(tool, 1)
+                self._names.add_tool(server, document.name, document.aliases, number)
+                self._engine.add(number, group, self._engine_text(fields))
+            self._names.add_server(server, fresh[0].server_title)
+            self._servers[server] = (group, numbers)
+
+    def remove_server(self, server: str) -> None:
+        """Forget the tools of `server`; nothing happens if it has none.
+
+        Spec: ours
+        """
+        with self._lock:
+            self._forget(server)
+
+    def _forget(self, server: str) -> None:
+        group, numbers = self._servers.pop(server, (-1, []))
+        if not numbers:
+            return
+        self._names.remove_server(server, self._document(numbers[0]).server_title)
+        for number in numbers:
+            document = self._document(number)
+            self._names.remove_tool(server, document.name, document.aliases, number)
+            self._corpus.count(self._tool(number), -1)
+            self._documents[number] = self._tools[number] = None
+        self._engine.remove(group)
+        if len(self._documents) > 2 * len(self) + COMPACTED:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Drop what removed tools left behind: their numbers, words that nobody has, tantivy's dead entries."""
+        servers = {server: [self._document(n) for n in numbers] for server, (_, numbers) in self._servers.items()}
+        self._clear()
+        for server, documents in servers.items():
+            self.replace_server(server, documents)
+
+    def _document(self, number: int) -> ToolDocument:
+        document = self._documents[number]
+        assert document is not None
+        return document
+
+    def _tool(self, number: int) -> IndexedTool:
+        tool = self._tools[number]
+        assert tool is not None
+        return tool
+
+    def _fields(self, document: ToolDocument) -> list[list[int]]:
+        parameters, parameter_texts, values = _schema_texts(document.input_schema)
+        texts = (
+            document.name,
+            document.title,
+            document.description,
+            parameters,
+            parameter_texts,
+            f"{values} {' '.join(document.tags)}",
+            f"{document.server} {document.server_title}",
+            document.server_description,
+        )
+        intern = self._corpus.vocabulary.intern
+        return [intern(split_words(text[:TEXT_LIMIT])[:limit]) for text, limit in zip(texts, WORD_LIMITS, strict=True)]
+
+    def _engine_text(self, fields: Sequence[Sequence[int]]) -> str:
+        vocabulary = self._corpus.vocabulary
+        stem_of, spellings = vocabulary.stem_of, vocabulary.stem_spellings
+        stems: list[str] = []
+        for words, repeat in zip(fields, REPEATS, strict=True):
+            stems += [spellings[stem_of[word]] for word in words] * repeat
+        return " ".join(stems)
+
+    def search(
+        self,
+        query: str | Sequence[str],
+        *,
+        limit: int = 10,
+        offset: int = 0,
+        servers: Collection[str] | None = None,
+        threshold: float | None = None,
+    ) -> SearchResult:
+        """The tools that serve a query, best first.
+
+        Args:
+            query: words, names or a whole task, in any language; or several queries, whose best hits take turns. An empty
+                query lists the tools in order of server and name. What is beyond 12,000 characters is not read.
+            limit: the most hits to return, at least 1.
+            offset: hits to skip, for the next page.
+            servers: only tools of these servers, or None for all.
+            threshold: score from 0 to 1 that the best hit must reach, or else nothing fits; None for the default, which was
+                measured; 0 for whatever there is.
+
+        Raises:
+            ValueError: `limit` below 1 or `offset` below 0.
+
+        Spec: ours
+        """
+        if limit < 1 or offset < 0:
+            raise ValueError(f"limit must be at least 1 and offset at least 0, not {limit} and {offset}")
+        queries = [query] if isinstance(query, str) else list(dict.fromkeys(query))[:QUERIES_LIMIT]
+        queries = [text for text in queries if text.strip()]
+        with self._lock:
+            chosen = self._servers.keys() if servers is None else self._servers.keys() & set(servers)
+            if not queries:
+                return self._list(sorted(chosen), limit, offset)
+            groups = None if servers is None else {self._servers[server][0] for server in chosen}
+            rankings = [self._rank(text[:QUERY_LIMIT], limit + offset, groups) for text in queries]
+            return self._result(
+                _take_turns(rankings), limit, offset, DEFAULT_THRESHOLD if threshold is None else threshold
+            )
+
+    def _list(self, servers: Sequence[str], limit: int, offset: int) -> SearchResult:
+        numbers = [number for server in servers for number in self._servers[server][1]]
+        page = numbers[offset : offset + limit]
+        hits = tuple(SearchHit(self._document(number), 0.0, MatchKind.LISTED) for number in page)
+        return SearchResult(hits=hits, total=len(numbers))
+
+    def _rank(self, text: str, depth: int, groups: Collection[int] | None) -> list[_Ranked]:
+        """All that is known about one query: named tools first, then candidates by score."""
+        named = self._named(text, groups)
+        query = self._corpus.vocabulary.parse(text, most_terms=TERM_LIMIT)
+        ranked = self._score(query, max(CANDIDATES, depth), groups)
+        if named:
+            first = set(named)
+            return [
+                *(_Ranked(number, 0.0, MatchKind.EXACT, query) for number in named),
+                *(entry for entry in ranked if entry.number not in first),
+            ]
+        return ranked or self._literal(text, query, groups)
+
+    def _named(self, text: str, groups: Collection[int] | None) -> list[int]:
+        names = [
+            [number for number in numbers if groups is None or self._tool(number).group in groups]
+            for numbers in self._names.find(text)
+        ]
+        for numbers in names:
+            # Among tools of one name: spelled as asked first, then those whose other words fit, then in stable order.
+            numbers.sort(key=lambda number: (not is_spelled(text, self._document(number).name), *self._order(number)))
+        return list(dict.fromkeys(number for turn in zip_longest(*names) for number in turn if number is not None))
+
+    def _order(self, number: int) -> tuple[str, str]:
+        document = self._document(number)
+        return document.server, document.name
+
+    def _score(self, query: Query, limit: int, groups: Collection[int] | None) -> list[_Ranked]:
+        if not query.terms:
+            return []
+        spellings = self._corpus.vocabulary.stem_spellings
+        stem_of = self._corpus.vocabulary.stem_of
+        # tantivy multiplies by a rarity of its own.
+        wanted = {spellings[term.stem]: term.weight / term.rarity for term in query.terms}
+        for word in query.joins:
+            wanted.setdefault(spellings[stem_of[word]], 1.5)
+        numbers = self._engine.search(wanted.items(), limit=limit, groups=groups)
+        # Batch after batch, so that a longer page begins with the shorter one.
+        return [entry for batch in _batches(numbers) for entry in self._score_batch(query, batch)]
+
+    def _score_batch(self, query: Query, numbers: Sequence[int]) -> list[_Ranked]:
+        by_group: dict[int, list[_Ranked]] = {}
+        for number in numbers:
+            tool = self._tool(number)
+            vector = features(tool, query, self._corpus)
+            by_group.setdefault(tool.group, []).append(_Ranked(number, linear(vector), MatchKind.TERMS, query, vector))
+        ranked: list[_Ranked] = []
+        for members in by_group.values():
+            siblings = sum(sorted([entry.score for entry in members])[-SIBLINGS_COUNTED:]) / SIBLINGS_COUNTED
+            for entry in members:
+                entry.vector[_SIBLINGS] = siblings
+                entry.score += WEIGHTS[_SIBLINGS] * siblings
+            ranked += members
+        # Rounded: sums over words in a different order differ in the last bits, and order must not depend on history.
+        ranked.sort(key=lambda entry: (-round(entry.score, 9), *self._order(entry.number)))
+        return self._spread(ranked)
+
+    def _spread(self, ranked: list[_Ranked]) -> list[_Ranked]:
+        """The same entries, those of servers and names that were there already moved back a little."""
+        servers: Counter[int] = Counter()
+        names: Counter[str] = Counter()
+        waiting = [
+            (entry, round(entry.score, 9), self._tool(entry.number).group, self._document(entry.number).name)
+            for entry in ranked
+        ]
+        spread: list[_Ranked] = []
+        while waiting:
+            best, best_score = 0, -math.inf
+            for place, (_, score, group, name) in enumerate(waiting):
+                if score <= best_score:
+                    break  # penalties only lower a score, and what follows has no higher one
+                score -= SAME_SERVER_PENALTY * servers[group] + SAME_NAME_PENALTY * names[name]
+                if score > best_score:
+                    best, best_score = place, score
+            entry, _, group, name = waiting.pop(best)
+            servers[group] += 1
+            names[name] += 1
+            spread.append(entry)
+        return spread
+
+    def _literal(self, text: str, query: Query, groups: Collection[int] | None) -> list[_Ranked]:
+        """Tools whose name, title or description contains the query as it stands: a scan, for queries without known words."""
+        needle = fold(text)[:SUBSTRING_LIMIT]
+        found = []
+        for number, document in enumerate(self._documents):
+            if document is None or (groups is not None and self._tool(number).group not in groups):
+                continue
+            for place, field in enumerate((document.name, document.title, document.description[:TEXT_LIMIT])):
+                if needle in fold(field):
+                    found.append((place, *self._order(number), number))
+                    break
+        found.sort()
+        return [_Ranked(number, 0.0, MatchKind.SUBSTRING, query) for *_, number in found]
+
+    def _result(self, ranked: list[_Ranked], limit: int, offset: int, threshold: float) -> SearchResult:
+        page = tuple(self._hit(entry) for entry in ranked[offset : offset + limit])
+        if ranked and max(entry.confidence for entry in ranked) >= threshold:
+            return SearchResult(hits=page, total=len(ranked))
+        nearest = dict.fromkeys(self._document(entry.number).server for entry in ranked)
+        nearest.update(dict.fromkeys(self.servers if not ranked else ()))
+        return SearchResult(
+            nothing_fits=True, nearest=page, nearest_servers=tuple(nearest)[:NEAREST], total=len(ranked)
+        )
+
+    def _hit(self, entry: _Ranked) -> SearchHit:
+        return SearchHit(self._document(entry.number), round(entry.confidence, 4), entry.kind, self._explain(entry))
+
+    def _explain(self, entry: _Ranked) -> tuple[TermMatch, ...]:
+        tool, vocabulary = self._tool(entry.number), self._corpus.vocabulary
+        matches, joins, terms = entry.query.matches, entry.query.joins, entry.query.terms
+        found: dict[int, tuple[int, int]] = {}
+        for word, place in zip(tool.words, tool.places, strict=True):
+            if word in matches:
+                term, _, is_exact = matches[word]
+                other, places = found.get(term, (word, 0))
+                found[term] = (word if is_exact else other, places | place)
+            elif word in joins:
+                for term in joins[word]:
+                    found.setdefault(term, (word, place))
+        return tuple(
+            TermMatch(terms[term].word, vocabulary.spellings[word], _shown_fields(places))
+            for term, (word, places) in sorted(found.items())
+        )
+
+
+@lru_cache(maxsize=256)
+def _shown_fields(places: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for field, name in enumerate(_SHOWN_FIELDS) if places >> field & 1))
+
+
+class _Ranked(msgspec.Struct):
+    number: int
+    score: float
+    kind: MatchKind
+    query: Query
+    vector: list[float] = []
+
+    @property
+    def confidence(self) -> float:
+        if self.kind is MatchKind.EXACT:
+            return 1.0
+        return SUBSTRING_CONFIDENCE if self.kind is MatchKind.SUBSTRING else confidence(self.score)
+
+
+def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    return (numbers[start : start + CANDIDATES] for start in range(0, len(numbers), CANDIDATES))
+
+
+def _take_turns(rankings: list[list[_Ranked]]) -> list[_Ranked]:
+    """The best of each ranking, then the second of each, and so on; each tool once."""
+    if len(rankings) == 1:
+        return rankings[0]
+    merged: dict[int, _Ranked] = {}
+    for turn in zip_longest(*rankings):
+        for entry in turn:
+            if entry is not None:
+                merged.setdefault(entry.number, entry)
+    return list(merged.values())
+
+
+def _schema_texts(schema: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    """Names, descriptions and enumerated values of the arguments. References are not followed."""
+    names: list[str] = []
+    texts: list[str] = []
+    values: list[str] = []
+    waiting: deque[Any] = deque([schema])
+    for _ in range(SCHEMA_NODES):
+        if not waiting:
+            break
+        node = waiting.popleft()
+        if not isinstance(node, Mapping):
+            continue
+        for key in ("title", "description"):
+            if isinstance(text := node.get(key), str) and node is not schema:
+                texts.append(text[:TEXT_LIMIT])
+        if isinstance(enumerated := node.get("enum"), list):
+            values += [value for value in enumerated[:ENUMERATED] if isinstance(value, str)]
+        for key in ("properties", "$defs", "definitions"):
+            if isinstance(members := node.get(key), Mapping):
+                if key == "properties":
+                    names += [str(name) for name in members]
+                waiting.extend(members.values())
+        for key in ("items", "additionalProperties"):
+            waiting.append(node.get(key))
+        for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            if isinstance(branches := node.get(key), list):
+                waiting.extend(branches)
+    return " ".join(names), " ".join(texts), " ".join(values)

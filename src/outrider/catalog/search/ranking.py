@@ -1,0 +1,265 @@
+"""What a match is worth: the features of a (query, tool) pair and the weights that add them up.
+
+Decided here: how the forty or so candidates that the inverted index proposes are ordered, and how sure we are of the best of them.
+Not here: where words come from (`analysis`), how candidates are found and names looked up (`index`). Pure.
+
+All features are fractions of what the query could reach at most, so that one set of weights holds for catalogs of 10 and of 100,000
+tools. All weights are positive, since each feature is evidence *for* a tool: free signs fitted the tuned sets better and fell
+apart on sets left out. `docs/design/search.md` has the measurements, `benchmarks/search_fit.py` reproduces the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from .vocabulary import Query, Vocabulary
+
+__all__ = [
+    "FEATURES",
+    "FIELDS",
+    "FIELD_QUARTERS",
+    "WEIGHTS",
+    "Corpus",
+    "IndexedTool",
+    "confidence",
+    "features",
+    "linear",
+]
+
+FIELDS: Final = ("name", "title", "description", "parameters", "parameter texts", "tags", "server", "server texts")
+"""The texts of a tool, in the order in which their words are given."""
+NAME, TITLE, DESCRIPTION, PARAMETERS, PARAMETER_TEXTS, TAGS, SERVER, SERVER_TEXTS = range(len(FIELDS))
+
+FIELD_QUARTERS: Final = (10, 6, 6, 4, 3, 3, 8, 2)
+"""What one occurrence counts, by field, in quarters: a word in the name is worth two and a half in the parameters."""
+
+FEATURES: Final = (
+    "bm25",  # BM25F over stems plus over exact forms
+    "parameter_texts",  # share of the query's weight that the descriptions of parameters have
+    "covered",  # share of the query's weight that the tool has in any field
+    "covered_count",  # the same with all words alike
+    "label",  # share of the tool's own name (or title, if better) that the query mentions
+    "server",  # share of the server's name that the query mentions
+    "opening",  # share of the first words of the description
+    "summary",  # share of the first sentences of the description
+    "parameters",  # share of the parameter names
+    "pairs",  # neighbours in the query that are neighbours in the tool
+    "phrase",  # the whole name stands in the query, in order
+    "rarest",  # has the rarest known word of the query
+    "siblings",  # other candidates of the same server score well too
+)
+WEIGHTS: Final = (1.8, 1.0, 3.9, 1.3, 1.9, 1.4, 0.9, 1.2, 0.6, 1.1, 0.3, 0.4, 0.2)
+
+CONFIDENCE_SLOPE: Final = 0.39
+CONFIDENCE_MIDDLE: Final = 3.1
+
+K1: Final = 1.5
+B: Final = 0.75
+OPENING_WORDS: Final = 8
+SUMMARY_WORDS: Final = 30
+ORDERED_WORDS: Final = 60
+"""Words of a description in which neighbours are looked for."""
+IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS, IN_PARAMETER_TEXTS = (
+    1 << field for field in (NAME, TITLE, SERVER, PARAMETERS, PARAMETER_TEXTS)
+)
+
+
+class Corpus:
+    """What ranking knows of the collection as a whole.
+
+    Attributes:
+        vocabulary: the words of the live tools.
+        length: sum of their weighted lengths.
+    """
+
+    def __init__(self) -> None:
+        self.vocabulary = Vocabulary()
+        self.length = 0.0
+
+    def count(self, tool: IndexedTool, sign: int) -> None:
+        """Take `tool` into the statistics (`sign` 1), or out of them (-1)."""
+        self.vocabulary.count(tool.words, sign)
+        self.length += sign * tool.length
+
+
+class IndexedTool:
+    """A tool as word ids, laid out so that ranking touches each distinct word once.
+
+    Attributes:
+        group: what the engine removes it by.
+        words: the distinct words.
+        quarters: for each of them, its occurrences weighted by field, in quarters, at most 255.
+        places: for each of them, a bit for each field that has it.
+        opening: the words of name, title and the first `ORDERED_WORDS` of the description, in order.
+        name_end, title_end: where the title and the description begin in `opening`.
+        length: number of words weighted by field.
+    """
+
+    __slots__ = (
+        "generation",
+        "group",
+        "length",
+        "masses",
+        "name_end",
+        "opening",
+        "places",
+        "quarters",
+        "title_end",
+        "words",
+    )
+
+    def __init__(self, fields: Sequence[Sequence[int]], group: int) -> None:
+        quarters: dict[int, int] = {}
+        places: dict[int, int] = {}
+        length = 0
+        for field, words in enumerate(fields):
+            weight, bit = FIELD_QUARTERS[field], 1 << field
+            length += weight * len(words)
+            for word in words:
+                quarters[word] = quarters.get(word, 0) + weight
+                places[word] = places.get(word, 0) | bit
+        self.group = group
+        self.words = tuple(quarters)
+        self.quarters = bytes([min(count, 255) for count in quarters.values()])
+        self.places = bytes(places.values())
+        self.opening = (*fields[NAME], *fields[TITLE], *fields[DESCRIPTION][:ORDERED_WORDS])
+        self.name_end = len(fields[NAME])
+        self.title_end = self.name_end + len(fields[TITLE])
+        self.length = length / 4
+        self.generation = -1
+        self.masses: tuple[float, ...] = ()
+
+    def refresh(self, vocabulary: Vocabulary) -> None:
+        """Bring `masses` up to date: the summed rarity of the distinct stems of those parts whose share is a feature."""
+        stem_of, is_stop, frequency = vocabulary.stem_of, vocabulary.is_stop, vocabulary.stem_frequency
+        rarity = vocabulary.rarity
+
+        def mass(words: Iterable[int]) -> float:
+            stems = {stem_of[word] for word in words}
+            return sum(rarity(frequency[stem]) for stem in sorted(stems) if not is_stop[stem])
+
+        self.masses = (
+            *(
+                mass(word for word, place in zip(self.words, self.places, strict=True) if place >> field & 1)
+                for field in (NAME, TITLE, SERVER, PARAMETERS)
+            ),
+            mass(self.opening[self.title_end : self.title_end + OPENING_WORDS]),
+            mass(self.opening[self.title_end : self.title_end + SUMMARY_WORDS]),
+        )
+        self.generation = vocabulary.generation
+
+
+def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
+    """The values of `FEATURES` for one tool, `siblings` left at 0 since it needs the other candidates.
+
+    This runs for every candidate of every search: it is written for speed.
+    """
+    vocabulary = corpus.vocabulary
+    if tool.generation != vocabulary.generation:
+        tool.refresh(vocabulary)
+    terms, matches, joins, pairs = query.terms, query.matches, query.joins, query.pairs
+    occurrences: dict[int, float] = {}
+    exact_occurrences: dict[int, float] = {}
+    places: dict[int, int] = {}
+    quarters, tool_places = tool.quarters, tool.places
+    position_of = tool.words.index
+    # Intersecting with a tuple of shared integers is four times as fast as looking each of its words up from here.
+    for word in query.wanted.intersection(tool.words):
+        position = position_of(word)
+        weight, place = quarters[position], tool_places[position]
+        if word in matches:
+            term, share, is_exact = matches[word]
+            occurrences[term] = occurrences.get(term, 0.0) + weight * share
+            places[term] = places.get(term, 0) | place
+            if is_exact:
+                exact_occurrences[term] = weight
+        else:
+            for term in joins[word]:
+                occurrences[term] = occurrences.get(term, 0.0) + weight
+                places[term] = places.get(term, 0) | place
+    norm = 4 * K1 * (1 - B + B * tool.length * vocabulary.tools / (corpus.length or 1))
+    bm25 = covered = in_parameters = rarest = name = title = server = parameters = 0.0
+    for term, count in occurrences.items():
+        entry, place = terms[term], places[term]
+        rarity = entry.rarity
+        bm25 += entry.weight * count * (K1 + 1) / (count + norm)
+        if term in exact_occurrences:
+            exact = exact_occurrences[term]
+            bm25 += entry.exact_weight * exact * (K1 + 1) / (exact + norm)
+        covered += entry.weight
+        if rarity > rarest:
+            rarest = rarity
+        if place & IN_NAME:
+            name += rarity
+        if place & IN_TITLE:
+            title += rarity
+        if place & IN_SERVER:
+            server += rarity
+        if place & IN_PARAMETERS:
+            parameters += rarity
+        if place & IN_PARAMETER_TEXTS:
+            in_parameters += entry.weight
+    name_mass, title_mass, server_mass, parameters_mass, opening_mass, summary_mass = tool.masses
+    opening, title_end = tool.opening, tool.title_end
+    in_opening: set[int] = set()
+    in_summary: set[int] = set()
+    neighbours: set[tuple[int, int]] = set()
+    last, last_position = -1, -2
+    opening_end, summary_end = title_end + OPENING_WORDS, title_end + SUMMARY_WORDS
+    for position, term in [(index, matches[word][0]) for index, word in enumerate(opening) if word in matches]:
+        if last_position == position - 1 and (last, term) in pairs:
+            neighbours.add((last, term))
+        last, last_position = term, position
+        if title_end <= position < summary_end:
+            in_summary.add(term)
+            if position < opening_end:
+                in_opening.add(term)
+    if joins:
+        neighbours.update([joins[word] for word in opening if word in joins])
+    total = query.weight
+    return [
+        bm25 / total,
+        in_parameters / total,
+        covered / total,
+        len(occurrences) / len(terms),
+        max(_share(name, name_mass), _share(title, title_mass)),
+        _share(server, server_mass),
+        _share(sum([terms[term].rarity for term in in_opening]), opening_mass),
+        _share(sum([terms[term].rarity for term in in_summary]), summary_mass),
+        _share(parameters, parameters_mass),
+        sum([terms[left].weight + terms[right].weight for left, right in neighbours]) / total,
+        1.0 if name and tool.name_end > 1 and _stands_in(opening[: tool.name_end], query, vocabulary) else 0.0,
+        1.0 if rarest >= query.rarest else 0.0,
+        0.0,
+    ]
+
+
+def _share(part: float, whole: float) -> float:
+    # A joined spelling can cover more than the word it stands for.
+    return min(1.0, part / whole) if part else 0.0
+
+
+def _stands_in(name: Sequence[int], query: Query, vocabulary: Vocabulary) -> bool:
+    stem_of, stems = vocabulary.stem_of, query.stems
+    wanted = [stem_of[word] for word in name]
+    length = len(wanted)
+    return any(
+        stems[start] == wanted[0] and stems[start : start + length] == wanted
+        for start in range(len(stems) - length + 1)
+    )
+
+
+def linear(values: Sequence[float]) -> float:
+    """The weighted sum of a feature vector: what candidates are ordered by."""
+    return sum(map(float.__mul__, WEIGHTS, values))
+
+
+def confidence(score: float) -> float:
+    """The linear score as a number from 0 to 1, to be compared across queries and catalogs.
+
+    A logistic curve fitted to tell queries that the catalog serves from queries taken from elsewhere. Both kinds overlap: many a
+    foreign query has words in common with some tool.
+    """
+    return 1 / (1 + math.exp(CONFIDENCE_MIDDLE - CONFIDENCE_SLOPE * score))

@@ -1,0 +1,237 @@
+"""The words that the tools of the index have, how many tools have each, and which of them a query means.
+
+Decided here: what makes two words the same (stem, closed-up spelling, one repaired typo), and what a query word weighs. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from .analysis import STOP_WORDS, split_words, stem
+
+__all__ = ["Query", "QueryTerm", "Vocabulary"]
+
+REPAIRS_LIMIT: Final = 8
+"""Unknown words of one query for which a repair is sought; a long text in another language must not cost seconds."""
+SHORTEST_REPAIRED: Final = 4
+REPAIR_SHARE: Final = 0.6
+"""What an occurrence of the repaired word counts, against 1 for the word that was asked for."""
+
+_LATIN: Final = "abcdefghijklmnopqrstuvwxyz"
+_CYRILLIC: Final = "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґ"
+_GREEK: Final = "αβγδεζηθικλμνξοπρσςτυφχψω"
+
+
+class QueryTerm(msgspec.Struct):
+    """A distinct word of a query that some tool has.
+
+    Attributes:
+        word: as asked, folded.
+        stem: id of the stem.
+        rarity: inverse document frequency of the stem.
+        weight: rarity times the square root of the number of times the query has it, less for a repaired word.
+        exact_weight: the same for the exact form; 0 if no tool has that.
+    """
+
+    word: str
+    stem: int
+    rarity: float
+    weight: float
+    exact_weight: float
+
+
+class Query(msgspec.Struct):
+    """A text as a query against one state of a vocabulary.
+
+    Attributes:
+        terms: the words that tools have.
+        matches: word id to (position in `terms`, share of an occurrence that it counts, whether it is the exact form).
+        joins: word id to the positions of the two terms that are that word when written together.
+        wanted: the word ids of `matches` and `joins`.
+        pairs: pairs of term positions that are neighbours in the text.
+        weight: sum of the weights of `terms`.
+        unknown_weight: sum of the weights that the words without a match would have if one tool had them.
+        rarest: the rarity of the rarest term.
+        stems: the ids of the known stems in the order of the text.
+    """
+
+    terms: list[QueryTerm]
+    matches: dict[int, tuple[int, float, bool]]
+    joins: dict[int, tuple[int, int]]
+    wanted: frozenset[int]
+    pairs: set[tuple[int, int]]
+    weight: float
+    unknown_weight: float
+    rarest: float
+    stems: list[int]
+
+
+class Vocabulary:
+    """Words and stems with the number of live tools that have them. Ids are positions in the lists and never change.
+
+    Attributes:
+        spellings, stem_of, word_frequency: by word id.
+        stem_spellings, stem_frequency, is_stop, forms: by stem id; `forms` are the ids of the words with that stem.
+        tools: number of live tools.
+        generation: changes whenever any of the numbers does.
+    """
+
+    def __init__(self) -> None:
+        self.spellings: list[str] = []
+        self.stem_of: list[int] = []
+        self.word_frequency: list[int] = []
+        self.stem_spellings: list[str] = []
+        self.stem_frequency: list[int] = []
+        self.is_stop: list[bool] = []
+        self.forms: list[list[int]] = []
+        self.tools = 0
+        self.generation = 0
+        self._words: dict[str, int] = {}
+        self._stems: dict[str, int] = {}
+
+    def intern(self, words: Iterable[str]) -> list[int]:
+        """The ids of `words`, new ones for those not seen before."""
+        known = self._words
+        return [known[word] if word in known else self._add(word) for word in words]
+
+    def _add(self, word: str) -> int:
+        root = stem(word)
+        stem_id = self._stems.get(root)
+        if stem_id is None:
+            stem_id = self._stems[root] = len(self.forms)
+            self.forms.append([])
+            self.stem_spellings.append(root)
+            self.stem_frequency.append(0)
+            self.is_stop.append(root in STOP_WORDS)
+        word_id = self._words[word] = len(self.spellings)
+        self.spellings.append(word)
+        self.forms[stem_id].append(word_id)
+        self.stem_of.append(stem_id)
+        self.word_frequency.append(0)
+        return word_id
+
+    def count(self, words: Iterable[int], sign: int) -> None:
+        """Take a tool that has `words` into the statistics (`sign` 1), or out of them (-1)."""
+        distinct = set(words)
+        frequency, stem_of = self.word_frequency, self.stem_of
+        for word in distinct:
+            frequency[word] += sign
+        frequency = self.stem_frequency
+        for stem_id in {stem_of[word] for word in distinct}:
+            frequency[stem_id] += sign
+        self.tools += sign
+        self.generation += 1
+
+    def rarity(self, frequency: int) -> float:
+        """The BM25 inverse document frequency of what `frequency` of the tools have."""
+        return math.log(1 + (self.tools - frequency + 0.5) / (frequency + 0.5))
+
+    def parse(self, text: str, *, most_terms: int) -> Query:
+        """What `text` asks for. Words that carry no topic are dropped unless there are no others.
+
+        Args:
+            text: of bounded length.
+            most_terms: keep only so many terms, those of the greatest weight.
+        """
+        words = split_words(text)
+        content = [word for word in words if word not in STOP_WORDS] or words
+        if not content:
+            return Query([], {}, {}, frozenset(), set(), 0.0, 0.0, 0.0, [])
+        counts = Counter(content)
+        live = {word: self._live_stem(word) for word in counts}
+        shares = dict.fromkeys(counts, 1.0)
+        repairs = 0
+        unknown: dict[str, float] = {}
+        joined: dict[tuple[str, str], int] = {}
+        for left, right in dict.fromkeys(pairwise(content)):
+            together = self._live_stem(left + right)
+            if together is None:
+                continue
+            joined[left, right] = together
+        for word, stem_id in live.items():
+            if stem_id is not None:
+                continue
+            for pair, together in joined.items():
+                if word in pair:
+                    live[word] = together  # "word press" where no tool has "press": half a known word is that word
+                    break
+            else:
+                if repairs < REPAIRS_LIMIT:
+                    repairs += 1
+                    live[word] = self._repair(word)
+                    shares[word] = REPAIR_SHARE
+            if live[word] is None:
+                unknown[word] = self.rarity(0) * math.sqrt(counts[word])
+        by_stem: dict[int, QueryTerm] = {}
+        for word, times in counts.items():
+            stem_id = live[word]
+            if stem_id is None:
+                continue
+            rarity = self.rarity(self.stem_frequency[stem_id])
+            weight = rarity * math.sqrt(times) * shares[word]
+            word_id = self._words.get(word)
+            exact = self.word_frequency[word_id] if word_id is not None else 0
+            exact_weight = self.rarity(exact) * math.sqrt(times) if exact else 0.0
+            term = by_stem.get(stem_id)
+            if term is None:
+                by_stem[stem_id] = QueryTerm(word, stem_id, rarity, weight, exact_weight)
+            else:  # two forms of one word: "issue" and "issues"
+                term.weight = math.hypot(term.weight, weight)
+                term.exact_weight = max(term.exact_weight, exact_weight)
+        terms = sorted(by_stem.values(), key=lambda term: -term.weight)[:most_terms]
+        position = {term.stem: index for index, term in enumerate(terms)}
+        matches = {
+            word: (index, 1.0 if shares.get(term.word, 1.0) == 1.0 else REPAIR_SHARE, self.spellings[word] in counts)
+            for index, term in enumerate(terms)
+            for word in self.forms[term.stem]
+        }
+        joins: dict[int, tuple[int, int]] = {}
+        for (left, right), together in joined.items():
+            first, second = live[left], live[right]
+            if first in position and second in position and together not in position:
+                for form in self.forms[together]:
+                    joins.setdefault(form, (position[first], position[second]))
+        stems = [stem_id for word in content if (stem_id := live[word]) is not None]
+        pairs = {(position[a], position[b]) for a, b in pairwise(stems) if a in position and b in position}
+        weight, rarest = sum(term.weight for term in terms), max((term.rarity for term in terms), default=0.0)
+        wanted = frozenset((*matches, *joins))
+        return Query(terms, matches, joins, wanted, pairs, weight, sum(unknown.values()), rarest, stems)
+
+    def _live_stem(self, word: str) -> int | None:
+        stem_id = self._stems.get(stem(word))
+        return stem_id if stem_id is not None and self.stem_frequency[stem_id] else None
+
+    def _repair(self, word: str) -> int | None:
+        """The stem of the most frequent known word that one typo turns into `word`, or None."""
+        if len(word) < SHORTEST_REPAIRED or not word.isalpha():
+            return None
+        best, best_frequency = None, 0
+        for candidate in _one_typo_away(word):
+            word_id = self._words.get(candidate)
+            if word_id is not None and self.word_frequency[word_id] > best_frequency:
+                best, best_frequency = self.stem_of[word_id], self.word_frequency[word_id]
+        return best
+
+
+def _one_typo_away(word: str) -> Iterator[str]:
+    """Words from which `word` arises by two letters swapped, one too many, one missing or one replaced."""
+    first = word[0]
+    alphabet = _LATIN if first.isascii() else _CYRILLIC if first in _CYRILLIC else _GREEK if first in _GREEK else ""
+    for cut in range(len(word)):
+        head, letter, tail = word[:cut], word[cut], word[cut + 1 :]
+        if tail:
+            yield head + tail[0] + letter + tail[1:]
+        yield head + tail
+        for other in alphabet:
+            yield head + other + letter + tail
+            # A wrong first letter is rare, and "fine", "mine", "line" are different words.
+            if cut:
+                yield head + other + tail
+    for other in alphabet:
+        yield word + other
