@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -271,10 +272,19 @@ def together(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 
 
 def accepted(schema: dict[str, Any], value: Any) -> bool:
+    validator = compiled(json.dumps(schema))
     try:
-        return not Validator(schema).check(value)
+        return validator is not None and not validator.check(value)
     except OutriderError:
         return False
+
+
+@lru_cache(maxsize=256)
+def compiled(schema: str) -> Validator | None:
+    try:
+        return Validator(json.loads(schema))
+    except OutriderError:
+        return None
 
 
 def model_side(value: Any, node: Any, root: dict[str, Any], names: dict[str, str]) -> Any:

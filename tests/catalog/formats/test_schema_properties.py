@@ -18,7 +18,7 @@ from outrider.protocol.schema import Validator
 
 REF = ToolRef("srv", "tool")
 # More in a search for faults: OUTRIDER_EXAMPLES=2000.
-searched = settings(max_examples=int(os.environ.get("OUTRIDER_EXAMPLES", "40")))
+searched = settings(max_examples=int(os.environ.get("OUTRIDER_EXAMPLES", "25")))
 VENDORS = pytest.mark.parametrize("vendor", list(Vendor))
 STRICT = st.sampled_from(["auto", True, False])
 

@@ -237,17 +237,15 @@ class _Adapter:
                     options = properties.setdefault(name, [])
                     if not any(_same(inner_schema, option) for option in options):
                         options.append(inner_schema)
-        own = dict(root.get("properties", {}))
-        for name, options in properties.items():
-            if name in own:
-                # The root's own schema holds for every choice; what a choice adds to it is lost.
-                continue
-            everywhere = all(name in branch.get("properties", {}) for branch in flat)
-            if everywhere or root.get("additionalProperties", True) is False:
-                own[name] = options[0] if len(options) == 1 else self._clean.remember({"anyOf": options}, path)
-            else:
-                # Elsewhere the name is free, so that any value may stand there; the likely ones are still named.
-                own[name] = options[0] if len(options) == 1 else self._clean.remember({"anyOf": options}, path)
+        # The root's own schema of a property holds for every choice; what a choice adds to it is lost.
+        own = {
+            **root.get("properties", {}),
+            **{
+                name: options[0] if len(options) == 1 else self._clean.remember({"anyOf": options}, path)
+                for name, options in properties.items()
+                if name not in root.get("properties", {})
+            },
+        }
         out = {**root, "properties": own}
         for obstacle in ("additionalProperties", "patternProperties", "unevaluatedProperties"):
             if obstacle in out:
