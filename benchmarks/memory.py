@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import platform
 import shutil
 import socket
@@ -160,10 +161,52 @@ async def measure(size: int, rounds: int, folder: Path) -> dict[str, dict[str, f
     return table
 
 
+COUNTING = """import os, runpy, sys
+os.write(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), b"started\\n")
+sys.argv = sys.argv[2:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Notes its own start, then becomes the program it is given: a process that was started cannot go uncounted."""
+
+
+def of_second_start(servers: int, folder: Path) -> dict[str, float]:
+    """`outrider discover` of so many stdio servers, each time from a new process: first unknown, then remembered."""
+    program, notes, config = folder / "counting.py", folder / "started", folder / "servers.json"
+    program.write_text(COUNTING)
+    notes.touch()
+    root = Path(__file__).resolve().parents[1]
+    sdk = root / ".dev" / "python-modern" / "bin" / "python"
+    is_sdk = sdk.exists()
+    python = str(sdk) if is_sdk else sys.executable
+    sample = root / "src" / "outrider" / "samples" / "servers.py"
+    command = [root / "tests" / "peers" / "servers" / "python_sdk2_high.py", "stdio"] if is_sdk else [sample, "modern"]
+    entries = {
+        f"server-{n}": {"command": python, "args": [str(program), str(notes), *map(str, command)], "env": {"N": str(n)}}
+        for n in range(servers)
+    }
+    config.write_text(json.dumps({"mcpServers": entries}))
+    home = folder / "home"
+    home.mkdir()
+    environment = {**os.environ, "HOME": str(home)}
+    outrider = [sys.executable, "-m", "outrider", "discover", "--config", str(config), "--json"]
+    figures: dict[str, float] = {"built with the official SDK": float(is_sdk)}
+    for name in ("first", "second", "third", "fourth"):
+        before = len(notes.read_text().splitlines())
+        began = time.perf_counter()
+        done = subprocess.run(outrider, env=environment, capture_output=True, check=False)
+        figures[f"{name} start, s"] = time.perf_counter() - began
+        figures[f"{name} start, processes"] = len(notes.read_text().splitlines()) - before
+        reports = json.loads(done.stdout)["reports"]
+        figures[f"{name} start, discovered"] = sum(report["ok"] for report in reports)
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Get and put per store.")
     parser.add_argument("--size", type=int, default=20_000, help="bytes of one answer (a list of some fifty tools)")
     parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--servers", type=int, default=50, help="stdio servers for the second start; 0 leaves it out")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         table = asyncio.run(measure(arguments.size, arguments.rounds, Path(folder)))
@@ -178,6 +221,12 @@ def main() -> None:
         ours, theirs = table["SQLite"], table["diskcache"]
         gets, puts = theirs["store get"] / ours["store get"], theirs["store put"] / ours["store put"]
         print(f"SQLite against diskcache: get {gets:.2f} times as fast, put {puts:.2f} times as fast")
+    if arguments.servers:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = of_second_start(arguments.servers, Path(folder))
+        print(f"\n`outrider discover` of {arguments.servers} stdio servers, each time a new process")
+        for name, figure in figures.items():
+            print(f"  {name:32}{figure:10.2f}")
 
 
 if __name__ == "__main__":
