@@ -222,6 +222,28 @@ class TestShutdown:
         assert len(fake.pids()) == 2
         fake.assert_nothing_runs()
 
+    async def test_a_grandchild_that_leaves_at_the_last_moment(self, fake_stdio: FakeStdio) -> None:
+        """Case 52: it was still in the group when the end began, and has a session of its own when the signals come."""
+        fake = fake_stdio(
+            Script(
+                *modern(),
+                start=[spawn(SLEEP, LONG, own_session=True, after_gate="leave")],
+                end=[gate("exit")],
+            )
+        )
+
+        async def let_it_leave() -> None:
+            await fake.wait_for("eof")
+            fake.open_gate("leave")
+            await fake.wait_for("left")
+            fake.open_gate("exit")
+
+        leaving = asyncio.create_task(let_it_leave())
+        assert_found(await look_at(fake.command, shutdown_timeout_s=20.0), "modern")
+        await leaving
+        assert len(fake.pids()) == 2
+        fake.assert_nothing_runs()
+
     async def test_a_parent_that_exits_before_its_grandchild(self, fake_stdio: FakeStdio) -> None:
         """Case 55: the second form; the parent is gone in the middle of a call."""
         fake = fake_stdio(Script(on("tools/call", exit_with(3)), *modern(), start=[spawn(SLEEP, LONG)]))

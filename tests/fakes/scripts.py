@@ -83,8 +83,7 @@ class Script:
 def _gates(actions: Sequence[Action]) -> set[str]:
     found: set[str] = set()
     for action in actions:
-        if "gate" in action:
-            found.add(action["gate"])
+        found.update(name for key in ("gate", "after_gate") if (name := action.get(key)) is not None)
         found |= _gates(action.get("do", ()))
     return found
 
@@ -195,9 +194,9 @@ def ignore(name: str) -> Action:
     return {"ignore": name}
 
 
-def spawn(*command: str, own_session: bool = False) -> Action:
-    """Starts another program that holds the same standard streams."""
-    return {"spawn": command, "own_session": own_session}
+def spawn(*command: str, own_session: bool = False, after_gate: str | None = None) -> Action:
+    """Starts another program that holds the same standard streams; in a session of its own, it says ``left``, maybe after a gate."""
+    return {"spawn": command, "own_session": own_session, "after_gate": after_gate}
 
 
 ENVIRONMENT: Action = {"environment": True}

@@ -253,12 +253,15 @@ class Pipe(Actor):
         while True:
             signal.pause()
 
-    def do_spawn(self, arguments: list, own_session: bool = False) -> None:
+    def do_spawn(self, arguments: list, own_session: bool = False, after_gate: str | None = None) -> None:
         """Starts another program that holds the same standard streams; only it is told about, not awaited."""
         process = os.fork()
         if process == 0:
+            if after_gate:
+                self.script.gate(after_gate)
             if own_session:
                 os.setsid()
+                self.log("left")
             os.execv(arguments[0], arguments)
         self.log("child", child=process)
 

@@ -150,7 +150,7 @@ class _Tree:
             creationflags=flags,
         )
         self.pid = self.popen.pid
-        self._escaped: dict[int, str] = {}
+        self._descendants: dict[int, str] = {}
         _running.add(self)
         if sys.platform == "win32":
             try:
@@ -165,7 +165,8 @@ class _Tree:
 
     def note_descendants(self) -> None:
         if self.popen.returncode is None:
-            self._escaped |= {pid: start for pid, group, start in _descendants(self.pid) if group != self.pid}
+            # All of them: one that is still in the group may be just about to leave it.
+            self._descendants |= {pid: start for pid, start in _descendants(self.pid) if pid != self.pid}
 
     def signal(self, *, kill: bool) -> None:
         if self._job is not None:
@@ -176,9 +177,10 @@ class _Tree:
         if self.popen.returncode is None or _group_runs(self.pid):
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
-        for pid, start in self._escaped.items():
-            if _start_of(pid) == start:
-                with suppress(ProcessLookupError, PermissionError):
+        for pid, start in self._descendants.items():
+            with suppress(ProcessLookupError, PermissionError):
+                # Whoever is in the group has the signal already, and some programs take a second one for impatience.
+                if _start_of(pid) == start and os.getpgid(pid) != self.pid:
                     os.kill(pid, number)
 
     def is_gone(self) -> bool:
@@ -188,7 +190,9 @@ class _Tree:
         if self._job is not None:
             gone = not self._job.is_populated()
         else:
-            gone = not (_group_runs(self.pid) or any(_start_of(pid) == start for pid, start in self._escaped.items()))
+            gone = not (
+                _group_runs(self.pid) or any(_start_of(pid) == start for pid, start in self._descendants.items())
+            )
         if gone:
             _running.discard(self)
         return gone
@@ -277,15 +281,15 @@ def _start_of(pid: int) -> str:
     return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
 
 
-def _descendants(root: int) -> list[tuple[int, int, str]]:
-    """The processes at and below `root`, on Linux: id, process group and start time. Elsewhere none are known."""
-    found: list[tuple[int, int, str]] = []
+def _descendants(root: int) -> list[tuple[int, str]]:
+    """The processes at and below `root`, on Linux: id and start time. Elsewhere none are known."""
+    found: list[tuple[int, str]] = []
     waiting = [root]
     while waiting:
         pid = waiting.pop()
         fields = _stat(Path("/proc", str(pid)))
         if len(fields) > 19:
-            found.append((pid, int(fields[2]), fields[19]))
+            found.append((pid, fields[19]))
         for children in Path("/proc", str(pid), "task").glob("*/children"):
             try:
                 waiting += [int(child) for child in children.read_text().split()]
