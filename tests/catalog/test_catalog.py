@@ -62,7 +62,7 @@ async def changed(catalog: Catalog, fits: Any) -> None:
 
 
 def names(catalog: Catalog) -> list[str]:
-    return [tool.id.shown for tool in catalog.tools]
+    return [str(tool.id) for tool in catalog.tools]
 
 
 class TestIsolation:

@@ -11,20 +11,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from outrider.cache.memory import Memory, open_memory
 from outrider.catalog.member import Member, ServerConfig
-from outrider.catalog.snapshot import CatalogTool, ServerView, Snapshot, ToolId, UnknownTool
+from outrider.catalog.reference import ToolRef
+from outrider.catalog.snapshot import CatalogTool, ServerView, Snapshot, UnknownTool
 from outrider.catalog.sources import Configuration, ServerEntry, Surroundings, here, load, resolve
 from outrider.catalog.sources.entries import assign_keys
 from outrider.client.session import ProgressCallback
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, LocalProtocolError
 from outrider.protocol.freshness import Policy
 from outrider.protocol.model import PromptResult, ResourceResult, ToolResult
 
 if TYPE_CHECKING:
+    from outrider.catalog.conversation import Conversation
     from outrider.catalog.search import SearchResult, ToolDocument, ToolIndex
 
 __all__ = ["Catalog", "CatalogOptions", "config_of"]
@@ -104,6 +106,7 @@ class Catalog:
         self._indexed: dict[str, ServerView] = {}
         self._gate = asyncio.Semaphore(self.options.max_opening)
         self._is_open = False
+        self._conversations: dict[str, tuple[dict[str, Any], Conversation]] = {}
 
     @classmethod
     def open(
@@ -291,21 +294,40 @@ class Catalog:
 
     # -- using ---------------------------------------------------------------------------------------------------------------------
 
+    @overload
     async def call(
         self,
-        tool: str | ToolId,
+        tool: str | ToolRef,
         arguments: Mapping[str, Any] | None = None,
         *,
         timeout_s: float | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: ProgressCallback | None = None,
-    ) -> ToolResult:
-        """Call a tool by its shown name, its unique bare name, or its id; its server is started if need be.
+    ) -> ToolResult: ...
+
+    @overload
+    async def call(self, tool: Mapping[str, Any] | list[Any]) -> list[dict[str, Any]]: ...
+
+    async def call(
+        self,
+        tool: str | ToolRef | Mapping[str, Any] | list[Any],
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> ToolResult | list[dict[str, Any]]:
+        """Call a tool by its shown name, its unique bare name, or its reference; its server is started if need be.
+
+        A model's own message or tool call, in the shape of a vendor that was given tools with `tools_for`, is taken too: then the answer is
+        the messages to append, as from `answer`.
 
         Raises:
             UnknownTool, AmbiguousTool: the name means none, or several.
             OutriderError: what the call itself raises.
         """
+        if not isinstance(tool, str | ToolRef):
+            return await self._answer_whichever(tool)
         found = await self.resolve(tool)
         member = self._require_member(found.id.server)
         return await member.use(
@@ -314,7 +336,16 @@ class Catalog:
             )
         )
 
-    async def resolve(self, tool: str | ToolId) -> CatalogTool:
+    async def _answer_whichever(self, message: Any) -> list[dict[str, Any]]:
+        """Answer a model's message in the shape of whichever vendor reads calls in it."""
+        for _, conversation in self._conversations.values():
+            if conversation.calls(message):
+                return await conversation.answer(message)
+        if not self._conversations:
+            raise LocalProtocolError("no model was given tools", hint="call tools_for first, and send what it returns")
+        return []
+
+    async def resolve(self, tool: str | ToolRef) -> CatalogTool:
         """The tool that a name means. An unknown one is looked for again after servers that are still pending have answered.
 
         Raises:
@@ -323,7 +354,7 @@ class Catalog:
         try:
             return self.snapshot.resolve(tool)
         except UnknownTool:
-            server = tool.server if isinstance(tool, ToolId) else tool.partition("/")[0]
+            server = tool.server if isinstance(tool, ToolRef) else tool.partition("/")[0]
             if server in self._members:
                 # The list may have changed since it was read. Spec: 2026-07-28 server/utilities/caching#freshness-calculation (MAY)
                 await self.refresh([server])
@@ -342,6 +373,43 @@ class Catalog:
         return await self._require_member(server).use(
             lambda client: client.get_prompt(name, arguments, timeout_s=timeout_s)
         )
+
+    # -- for a model ---------------------------------------------------------------------------------------------------------------
+
+    def conversation(self, vendor: str, **how: Any) -> Conversation:
+        """Tools for one conversation with one model: what to send, and what to do with its calls.
+
+        Args:
+            vendor: "openai" (and every compatible endpoint), "openai-responses", "anthropic", "gemini" or "mistral".
+            how: further arguments of `Conversation`: mode, context_tokens, guards, ….
+        """
+        from outrider.catalog.conversation import Conversation
+
+        return Conversation(self, vendor, **how)
+
+    def tools_for(self, vendor: str, **how: Any) -> list[dict[str, Any]]:
+        """Exactly what to send to a model as its tools; `answer` then takes the model's message.
+
+        A shorthand for programs with a single conversation per vendor: the first call opens it, further ones with the same arguments go
+        on with it. Everybody else uses `conversation`.
+        """
+        known = self._conversations.get(vendor)
+        if known is None or known[0] != how:
+            known = self._conversations[vendor] = (how, self.conversation(vendor, **how))
+        return known[1].tools
+
+    async def answer(self, vendor: str, message: Any) -> list[dict[str, Any]]:
+        """Make the calls of a model's message and give back the messages to append; [] if it calls nothing.
+
+        Raises:
+            LocalProtocolError: the model was not given any tools with `tools_for`.
+        """
+        known = self._conversations.get(vendor)
+        if known is None:
+            raise LocalProtocolError(
+                f"no tools were given to {vendor}", hint="call tools_for first, and send what it returns"
+            )
+        return await known[1].answer(message)
 
     # -- changing the set of servers -----------------------------------------------------------------------------------------------
 
@@ -399,6 +467,7 @@ def config_of(entry: ServerEntry, where: Surroundings) -> ServerConfig:
         start_timeout_s=entry.start_timeout_s,
         request_timeout_s=entry.request_timeout_s,
         warnings=entry.warnings,
+        is_given=entry.origin.client == "command-line",
     )
 
 

@@ -53,6 +53,7 @@ class ServerConfig:
         start_timeout_s: its own limit for getting ready, or None.
         request_timeout_s: its own limit for one request, or None.
         warnings: what was odd about its configuration.
+        is_given: it is named by a URL or a command on the command line rather than by a configuration.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class ServerConfig:
         start_timeout_s: float | None = None,
         request_timeout_s: float | None = None,
         warnings: tuple[str, ...] = (),
+        is_given: bool = False,
     ) -> None:
         self.key = key
         self.name = name or key
@@ -79,6 +81,7 @@ class ServerConfig:
         self.start_timeout_s = start_timeout_s
         self.request_timeout_s = request_timeout_s
         self.warnings = warnings
+        self.is_given = is_given
 
     def offers(self, tool: str) -> bool:
         """Whether the allow and deny lists let a tool through."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from outrider.catalog.reference import ToolRef
 from outrider.client.report import DiscoveryReport, Failure, estimated_tokens
 from outrider.errors import OutriderError
 from outrider.protocol.model import Implementation, Prompt, Resource, ResourceTemplate, Tool
@@ -24,7 +25,6 @@ __all__ = [
     "ServerState",
     "ServerView",
     "Snapshot",
-    "ToolId",
     "UnknownTool",
 ]
 
@@ -60,22 +60,10 @@ class AmbiguousTool(OutriderError):
         self.candidates = candidates
 
 
-class ToolId(NamedTuple):
-    """A tool's identity: the key of its server, and the server's own name for it."""
-
-    server: str
-    name: str
-
-    @property
-    def shown(self) -> str:
-        """The name it is shown under, unique in the catalog: a server key never holds a slash."""
-        return f"{self.server}/{self.name}"
-
-
 class CatalogTool(NamedTuple):
     """A tool with its identity."""
 
-    id: ToolId
+    id: ToolRef
     tool: Tool
 
 
@@ -172,16 +160,16 @@ class Snapshot:
     def tools(self) -> tuple[CatalogTool, ...]:
         """All tools, by server key and name."""
         return tuple(
-            CatalogTool(ToolId(view.key, tool.name), tool) for view in self.servers.values() for tool in view.tools
+            CatalogTool(ToolRef(view.key, tool.name), tool) for view in self.servers.values() for tool in view.tools
         )
 
     @cached_property
-    def _by_id(self) -> dict[ToolId, Tool]:
+    def _by_id(self) -> dict[ToolRef, Tool]:
         return dict(self.tools)
 
     @cached_property
-    def _by_bare_name(self) -> dict[str, tuple[ToolId, ...]]:
-        found: dict[str, list[ToolId]] = {}
+    def _by_bare_name(self) -> dict[str, tuple[ToolRef, ...]]:
+        found: dict[str, list[ToolRef]] = {}
         for tool_id, _ in self.tools:
             found.setdefault(tool_id.name, []).append(tool_id)
         return {name: tuple(ids) for name, ids in found.items()}
@@ -191,31 +179,31 @@ class Snapshot:
         """About how many tokens all tools cost in a model's context."""
         return sum(view.tokens for view in self.servers.values())
 
-    def tool(self, tool_id: ToolId) -> Tool | None:
+    def tool(self, tool_id: ToolRef) -> Tool | None:
         """The tool of that identity, or None."""
         return self._by_id.get(tool_id)
 
-    def resolve(self, name: str | ToolId) -> CatalogTool:
+    def resolve(self, name: str | ToolRef) -> CatalogTool:
         """The tool that a name means: `server/name`, or a bare name that only one server has.
 
         Raises:
             UnknownTool: none; the error names near ones.
             AmbiguousTool: several servers have it.
         """
-        if isinstance(name, ToolId):
+        if isinstance(name, ToolRef):
             tool_id = name
         else:
             server, slash, bare = name.partition("/")
-            tool_id = ToolId(server, bare)
+            tool_id = ToolRef(server, bare)
             if not slash or tool_id not in self._by_id:
                 candidates = self._by_bare_name.get(name, ())
                 if len(candidates) > 1:
-                    raise AmbiguousTool(name, tuple(candidate.shown for candidate in candidates))
+                    raise AmbiguousTool(name, tuple(str(candidate) for candidate in candidates))
                 if candidates:
                     tool_id = candidates[0]
         tool = self._by_id.get(tool_id)
         if tool is None:
-            shown = name.shown if isinstance(name, ToolId) else name
+            shown = str(name) if isinstance(name, ToolRef) else name
             raise UnknownTool(shown, self.near(shown))
         return CatalogTool(tool_id, tool)
 
@@ -228,7 +216,7 @@ class Snapshot:
         for tool_id, _ in self.tools:
             matcher.set_seq1(tool_id.name.lower()[:128])
             if matcher.real_quick_ratio() > 0.6 and matcher.quick_ratio() > 0.6 and (ratio := matcher.ratio()) > 0.6:
-                scored.append((-ratio, tool_id.shown))
+                scored.append((-ratio, str(tool_id)))
         return tuple(shown for _, shown in sorted(scored)[:limit])
 
     @property

@@ -45,8 +45,15 @@ def discover(no_lists: bool, as_json: bool, refresh: bool, **given: Any) -> int:
     if as_json:
         write_json(reports)
     else:
-        show_reports(reports, names=[config.name for config in configs])
+        show_reports(
+            reports, names=[_shown_name(config, report) for config, report in zip(configs, reports, strict=True)]
+        )
     return exit_code(reports)
+
+
+def _shown_name(config: ServerConfig, report: DiscoveryReport) -> str:
+    """A configured server's name; for what the command line itself names, the target: two URLs of one host are two rows."""
+    return visible(report.target if config.is_given else config.name)
 
 
 async def _discover_configs(

@@ -82,7 +82,7 @@ def tools(as_json: bool, **given: Any) -> int:
             from msgspec import Raw
 
             listed = [
-                {"name": tool_id.shown, "server": tool_id.server, "tool": Raw(bytes(tool.wire))}
+                {"name": str(tool_id), "server": tool_id.server, "tool": Raw(bytes(tool.wire))}
                 for tool_id, tool in snapshot.tools
             ]
             _write_json({"schema": "outrider.tools/1", "servers": _state_as_json(catalog), "tools": listed})
@@ -192,7 +192,7 @@ def show(tool: str, as_json: bool, **given: Any) -> int:
             _write_json(
                 {
                     "schema": "outrider.tool/1",
-                    "name": found.id.shown,
+                    "name": str(found.id),
                     "server": found.id.server,
                     "tool": Raw(bytes(found.tool.wire)),
                 }
@@ -200,7 +200,7 @@ def show(tool: str, as_json: bool, **given: Any) -> int:
             return EXIT_OK
         from outrider.client.report import estimated_tokens
 
-        click.secho(visible(found.id.shown), bold=True)
+        click.secho(visible(str(found.id)), bold=True)
         if found.tool.title:
             click.echo(visible(found.tool.title))
         if found.tool.description:
@@ -318,12 +318,12 @@ def call(
         schema = found.tool.input_schema
         values = _arguments(whole, arguments, schema)
         if not no_check:
-            _check_arguments(found.id.shown, values, schema)
+            _check_arguments(str(found.id), values, schema)
         result = await catalog.call(
             found.id, values, timeout_s=given["timeout_s"], on_progress=_show_progress if sys.stderr.isatty() else None
         )
         if as_json:
-            _write_json({"schema": "outrider.result/1", "tool": found.id.shown, "result": result.wire})
+            _write_json({"schema": "outrider.result/1", "tool": str(found.id), "result": result.wire})
         else:
             _show_result(result, Path(save) if save else None)
         return EXIT_FAILED if result.is_error else EXIT_OK

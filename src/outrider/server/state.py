@@ -21,6 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.errors import LocalProtocolError
+
 __all__ = ["StateRejected", "StateSeal"]
 
 _VERSION: Final = b"\x01"
@@ -95,7 +97,13 @@ def _derive(key: bytes) -> bytes:
 
 
 def _cipher(key: bytes) -> Any:
-    # Imported on first use: most servers never ask a client for anything, and the library costs start-up time.
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    # Imported on first use, and an extra: most servers never ask a client for anything.
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise LocalProtocolError(
+            "asking the client for input needs the cryptography package, which seals the state it sends back",
+            hint="install outrider-mcp[server]",
+        ) from error
 
     return AESGCM(key)

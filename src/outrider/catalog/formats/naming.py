@@ -21,29 +21,21 @@ from typing import Final
 
 from msgspec import Struct
 
+from outrider.catalog.reference import ToolRef
+
 __all__ = ["MAX_NAME_CHARS", "Aliases", "ToolRef", "UnknownTool", "shorten", "shown_name"]
 
 MAX_NAME_CHARS: Final = 64
 """Characters of a shown name: the least that any vendor takes."""
 
 _SEPARATOR: Final = "__"
-_DIGEST_CHARS: Final = 8  # of base 32: 40 bits
+_DIGEST_CHARS: Final = 9  # a 9, which base 32 has not and words seldom begin with, and 40 bits of base 32
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _REFUSED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _MAX_COMPARED: Final = 500
 # A plain name of this look could be built to pass for another tool's digest name; it gets a digest of its own.
-_LOOKS_DIGESTED: Final = re.compile(r"_[a-z2-7]{8}\Z")
-
-
-class ToolRef(Struct, frozen=True, order=True):
-    """Which tool: the catalog's key of its server, and its original name there. What calls are routed by."""
-
-    server: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.server}/{self.name}"
+_LOOKS_DIGESTED: Final = re.compile(r"_9[a-z2-7]{8}\Z")
 
 
 class UnknownTool(Struct, frozen=True):
@@ -100,9 +92,9 @@ def shorten(text: str, max_chars: int) -> str:
 
 
 def _digest(*parts: str) -> str:
-    """40 bits of the parts as 8 lower-case letters and digits, the same on every machine."""
+    """40 bits of the parts as a 9 and 8 lower-case letters and digits, the same on every machine."""
     hash_ = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=5)
-    return base64.b32encode(hash_.digest()).decode().lower()
+    return "9" + base64.b32encode(hash_.digest()).decode().lower()
 
 
 class Aliases(Mapping[str, ToolRef]):
