@@ -218,7 +218,10 @@ class Dispatcher:
         self.listen = listen
         self.legacy = legacy
         self._methods = methods
-        self._modern = frozenset(version for version in versions if version in MODERN_VERSIONS)
+        # Version to the header's bytes.
+        self._modern = {version: version.encode() for version in versions if version in MODERN_VERSIONS}
+        self._discover_tail = b""
+        self._discover_revision = -1
 
     def dispatch(
         self,
@@ -253,16 +256,23 @@ class Dispatcher:
         method = call.method
         request_id = call.id
         id_json = b"%d" % request_id if type(request_id) is int else _encode(request_id)
-        if version not in self._modern:
+        carried = self._modern.get(version)
+        if carried is None:
             return self._refuse_version(id_json, version, headers, header_map)
         if meta.log_level is not None and meta.log_level not in LOG_LEVELS:
             return error_answer(id_json, INVALID_PARAMS, f"{LOG_LEVEL} is not a log level")
-        if header_map is not None:
+        # The usual request's headers are exactly the body's words, once each; the full check is for all others.
+        if header_map is not None and (
+            header_map.get(_METHOD_HEADER) != method.encode()
+            or header_map.get(_VERSION_HEADER) != carried
+            or len(header_map) != len(headers or ())
+            or method in _NAME_SOURCE
+        ):
             refused = self._check_headers(id_json, method, params, version, headers or (), header_map)
             if refused is not None:
                 return refused
         if method == "server/discover":
-            return Answer(reply_bytes(id_json, self.registry.discover(self.versions, listen=self.listen)))
+            return Answer(b'{"jsonrpc":"2.0","id":' + id_json + self._discovered())
         if method in _LISTS and self.registry.offers_list(method):
             page = self.registry.page(method, params.cursor, principal)
             if page is None:
@@ -277,6 +287,15 @@ class Dispatcher:
             else self.find_target(work, principal, body)
         )
         return refused if refused is not None else work
+
+    def _discovered(self) -> bytes:
+        """All of the reply to `server/discover` after its id, encoded once per change of the registry."""
+        revision = self.registry.revision
+        if revision != self._discover_revision:
+            result = self.registry.discover(self.versions, listen=self.listen)
+            self._discover_tail = b',"result":' + result + b"}"
+            self._discover_revision = revision
+        return self._discover_tail
 
     def find_target(self, work: Work, principal: Principal | None, body: bytes) -> Answer | None:
         """Fill in what a request is about, for every method but the lists; an error when there is no such thing. Both eras use it."""
@@ -391,15 +410,14 @@ class Dispatcher:
             if named is UNSET:
                 return error_answer(id_json, INVALID_PARAMS, f"params.{source} is missing")
             value = named
-        # The usual request carries exactly the body's words, once each; the full check is for all others.
         if (
-            header_map.get(_METHOD_HEADER) == method.encode()
-            and header_map.get(_VERSION_HEADER) == version.encode()
+            value is not None
+            and header_map.get(_NAME_HEADER) == value.encode()
+            and value.isascii()
+            and not value.startswith("=?")
+            and header_map.get(_METHOD_HEADER) == method.encode()
+            and header_map.get(_VERSION_HEADER) == self._modern[version]
             and len(header_map) == len(headers)
-            and (
-                value is None
-                or (header_map.get(_NAME_HEADER) == value.encode() and value.isascii() and not value.startswith("=?"))
-            )
         ):
             return None
         finding = mcp_headers.check_headers(headers, method=method, name=value, version=version)

@@ -175,9 +175,13 @@ class Endpoint:
             if isinstance(caller, Refused):
                 return
             principal = caller
-        body = await self._read_body(header_map, receive, send, headers_out)
-        if body is None:
-            return
+        # The usual body comes in one piece, without a coroutine of its own.
+        message = await receive()
+        body: bytes | None = message.get("body", b"")
+        if message.get("more_body", False) or not body or len(body) > self._options.max_body_bytes:
+            body = await self._read_body(message, header_map, receive, send, headers_out)
+            if body is None:
+                return
         outcome = self._dispatcher.dispatch(
             body,
             headers=headers,
@@ -323,19 +327,20 @@ class Endpoint:
 
     async def _read_body(
         self,
+        message: MutableMapping[str, Any],
         header_map: Mapping[bytes, bytes],
         receive: Receive,
         send: Send,
         headers_out: Sequence[tuple[bytes, bytes]],
     ) -> bytes | None:
+        """The rest of a body that did not come in one acceptable piece; a refusal is answered here, and None."""
         limit = self._options.max_body_bytes
         declared = header_map.get(b"content-length")
         too_large = declared is not None and declared.isdigit() and int(declared[:20]) > limit
         body: bytes = b""
+        if message["type"] == "http.disconnect":
+            return None
         if not too_large:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
             body = message.get("body", b"")
             if message.get("more_body", False):
                 parts = bytearray(body)

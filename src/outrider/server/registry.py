@@ -144,8 +144,9 @@ class ResourceTemplate(_Item):
 class _Shelf:
     """The items of one kind, and their list rendered as pages."""
 
-    def __init__(self, kind: ListKind, page_size: int) -> None:
+    def __init__(self, kind: ListKind, page_size: int, ttl_ms: int, identity_member: bytes) -> None:
         self.kind = kind
+        self._ttl_ms, self._identity_member = ttl_ms, identity_member
         self.items: dict[str, Any] = {}
         self._page_size = page_size
         self._keys: list[str] | None = None
@@ -164,9 +165,7 @@ class _Shelf:
             keys = self._keys = sorted(self.items)
         return keys
 
-    def page(
-        self, cursor: str | None, principal: Principal | None, head: bytes, tail: bytes, *, legacy: bool
-    ) -> bytes | None:
+    def page(self, cursor: str | None, principal: Principal | None, *, legacy: bool) -> bytes | None:
         """One page as a result; None for a cursor that is not ours. It is put together once per change, not per request."""
         visible: tuple[str, ...] | None = None
         if self.private:
@@ -193,7 +192,12 @@ class _Shelf:
         members = b'"' + self.kind.member.encode() + b'":[' + b",".join(parts) + b"]"
         if start + self._page_size < len(keys):
             members += b',"nextCursor":' + _encode(self._write_cursor(shown[-1]))
-        page = head + members + tail
+        if legacy:
+            page = b"{" + members + b"}"
+        else:
+            scope = b"private" if self.private else b"public"
+            hints = b',"ttlMs":%d,"cacheScope":"%s"' % (self._ttl_ms, scope)
+            page = b'{"resultType":"complete",' + members + hints + self._identity_member + b"}"
         # Only positions that we hand out are kept: any other cursor a caller may invent is answered but not remembered.
         if cursor is None or (start and keys[start - 1] == self._read_cursor(cursor)):
             pages[cursor] = page
@@ -241,22 +245,22 @@ class Registry:
         self._identity = dict(identity)
         self._instructions = instructions
         self._extensions = {identifier: dict(settings) for identifier, settings in sorted(extensions.items())}
-        self._list_ttl_ms = list_ttl_ms
         self._discover_ttl_ms = discover_ttl_ms
         self._lock = threading.Lock()
-        self._shelves = {kind: _Shelf(kind, page_size) for kind in _KINDS}
+        self.identity_meta: Mapping[str, Any] = {SERVER_INFO: self._identity} if identify else {}
+        """What every result's `_meta` says about the server; empty when identity is switched off."""
+        self.identity_member = b',"_meta":' + _encode(self.identity_meta) if identify else b""
+        """The `_meta` member of every result that has no `_meta` of its own, with its comma; empty when identity is switched off."""
+        self._shelves = {kind: _Shelf(kind, page_size, list_ttl_ms, self.identity_member) for kind in _KINDS}
         self.tools: dict[str, Tool] = self._shelves[TOOLS].items
         self.prompts: dict[str, Prompt] = self._shelves[PROMPTS].items
         self.resources: dict[str, Resource] = self._shelves[RESOURCES].items
         self.templates: dict[str, ResourceTemplate] = self._shelves[RESOURCE_TEMPLATES].items
         self._by_method = {kind.method: self._shelves[kind] for kind in _KINDS}
-        self._discovers: dict[tuple[tuple[str, ...], bool], bytes] = {}
+        self.revision = 0
+        """Grows with every change: who keeps something made of the registry sees by it that it is out of date."""
         self.changed: Callable[[ListKind], None] = lambda kind: None
         self.mirrored_headers: tuple[str, ...] = ()
-        self.identity_meta: Mapping[str, Any] = {SERVER_INFO: self._identity} if identify else {}
-        """What every result's `_meta` says about the server; empty when identity is switched off."""
-        self.identity_member = b',"_meta":' + _encode(self.identity_meta) if identify else b""
-        """The `_meta` member of every result that has no `_meta` of its own, with its comma; empty when identity is switched off."""
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -296,7 +300,7 @@ class Registry:
         """Put an item with other completers in the place of the old one; nothing that a list shows has changed."""
         with self._lock:
             self._shelves[kind].items[key] = item
-            self._discovers = {}
+            self.revision += 1
 
     def _shelf_of(self, item: object) -> _Shelf:
         kinds = {Tool: TOOLS, Prompt: PROMPTS, Resource: RESOURCES, ResourceTemplate: RESOURCE_TEMPLATES}
@@ -304,7 +308,7 @@ class Registry:
 
     def _refresh(self, shelf: _Shelf) -> None:
         shelf.changed()
-        self._discovers = {}
+        self.revision += 1
         if shelf.kind is TOOLS:
             names = {param.header for tool in self.tools.values() for param in tool.mirrored}
             self.mirrored_headers = tuple(sorted(names))
@@ -338,20 +342,16 @@ class Registry:
 
     def discover(self, versions: tuple[str, ...], *, listen: bool) -> bytes:
         """The DiscoverResult for a transport that speaks `versions`. Spec: 2026-07-28 server/discover#discoverresult"""
-        found = self._discovers.get((versions, listen))
-        if found is None:
-            body: dict[str, Any] = {
-                "resultType": "complete",
-                "supportedVersions": versions,
-                "capabilities": self.capabilities(listen=listen),
-            }
-            if self._instructions is not None:
-                body["instructions"] = self._instructions
-            body["ttlMs"] = self._discover_ttl_ms
-            body["cacheScope"] = "public"
-            found = _encode(body)[:-1] + self.identity_member + b"}"
-            self._discovers[versions, listen] = found
-        return found
+        body: dict[str, Any] = {
+            "resultType": "complete",
+            "supportedVersions": versions,
+            "capabilities": self.capabilities(listen=listen),
+        }
+        if self._instructions is not None:
+            body["instructions"] = self._instructions
+        body["ttlMs"] = self._discover_ttl_ms
+        body["cacheScope"] = "public"
+        return _encode(body)[:-1] + self.identity_member + b"}"
 
     def _may_log(self) -> bool:
         """Whether a registered function can send log messages: exactly those that get a context can."""
@@ -385,12 +385,7 @@ class Registry:
 
         Spec: 2026-07-28 server/utilities/pagination, server/utilities/caching#interaction-with-pagination (one scope for all pages, MUST)
         """
-        shelf = self._by_method[method]
-        if legacy:
-            return shelf.page(cursor, principal, b"{", b"}", legacy=True)
-        scope = b"private" if shelf.private else b"public"
-        tail = b',"ttlMs":%d,"cacheScope":"%s"' % (self._list_ttl_ms, scope) + self.identity_member + b"}"
-        return shelf.page(cursor, principal, b'{"resultType":"complete",', tail, legacy=False)
+        return self._by_method[method].page(cursor, principal, legacy=legacy)
 
     def find_resource(
         self, uri: str, principal: Principal | None
