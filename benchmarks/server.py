@@ -11,8 +11,12 @@ Needs the peers that `./dev setup --peers` installs; those that are not there ar
 from __future__ import annotations
 
 import argparse
+import asyncio
+import cProfile
+import io
 import json
 import os
+import pstats
 import subprocess
 import sys
 import tempfile
@@ -208,6 +212,64 @@ def measure_stdio(run: Run, contenders: Sequence[str], rounds: int, seconds: flo
             say(f"round {number + 1}, stdio: {name}: {1e3 * first:.0f} ms, {sequential:,.0f}/s, {pipelined:,.0f}/s")
 
 
+def measure_app(run: Run, rounds: int) -> None:
+    """What our ASGI app takes by itself, called without any HTTP server: the rest of a request's time is the HTTP server's."""
+    sys.path.insert(0, str(PROGRAMS))
+    from load import request
+    from serving import many_tools
+
+    from outrider.server import Server
+
+    server = Server("bench", version="1.0", instructions="Adds numbers.")
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Adds two numbers."""
+        return a + b
+
+    for tool in many_tools(49):
+        server.tool(tool)
+    app = server.asgi("/mcp")
+
+    async def spin(method: str, count: int) -> float:
+        head, _, body = request("http://127.0.0.1:1/mcp", method).partition(b"\r\n\r\n")
+        lines = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:]]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/mcp",
+            "headers": [(name.lower(), value) for name, value in lines],
+            "server": ("127.0.0.1", 1),
+        }
+        message = {"type": "http.request", "body": body, "more_body": False}
+
+        async def receive() -> Any:
+            return message
+
+        async def send(message: Any) -> None:
+            pass
+
+        started = time.process_time()
+        for number in range(count):
+            await app(scope, receive, send)
+            if number % 100 == 0:
+                # Callbacks that were cancelled leave the loop's queue.
+                await asyncio.sleep(0)
+        return 1e6 * (time.process_time() - started) / count
+
+    for _ in range(rounds):
+        for method in ("server/discover", "tools/list", "tools/call"):
+            asyncio.run(spin(method, 500))
+            run.add(OURS, asyncio.run(spin(method, 5000)), f"{method} in the app alone", "CPU us per request")
+    profile = cProfile.Profile()
+    profile.enable()
+    asyncio.run(spin("tools/call", 5000))
+    profile.disable()
+    text = io.StringIO()
+    pstats.Stats(profile, stream=text).strip_dirs().sort_stats("tottime").print_stats(15)
+    say("Where a call's time goes inside the app:\n" + text.getvalue().partition("List reduced")[2])
+
+
 def table(run: Run, columns: Sequence[str]) -> str:
     """The result as a Markdown table."""
     compared = [name for name in columns if name != OURS]
@@ -226,7 +288,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Outrider's server beside its peers.")
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured (default 5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long one measurement takes (default 1)")
-    parser.add_argument("--only", choices=("http", "stdio"), help="one transport instead of both")
+    parser.add_argument("--only", choices=("http", "stdio", "app"), help="one part instead of all three")
     parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object on stdout, no table")
     return parser.parse_args(arguments)
 
@@ -242,6 +304,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measure_http(run, contenders, chosen.rounds, chosen.seconds, 50, everything)
         for tools in (1, 500):
             measure_http(run, contenders, chosen.rounds, chosen.seconds, tools, ("tools/list",))
+    if chosen.only in (None, "app"):
+        measure_app(run, chosen.rounds)
     if chosen.only in (None, "stdio"):
         piping = [name for name in contenders if name != BARE]
         measure_stdio(run, piping, chosen.rounds, chosen.seconds)

@@ -99,6 +99,14 @@ def test_neighbours_can_be_imported_and_annotations_resolve(tmp_path: Path) -> N
     assert load_server(str(path)).registry.identity["version"] == "5"
 
 
+def test_file_called_like_a_library_does_not_replace_it(tmp_path: Path) -> None:
+    """Ours."""
+    import uvicorn
+
+    assert load_server(write(tmp_path, "s = Server('s', version='1')", "uvicorn.py")).name == "s"
+    assert sys.modules["uvicorn"] is uvicorn
+
+
 @pytest.mark.parametrize(
     ("text", "suffix", "words"),
     [

@@ -42,7 +42,8 @@ def load_server(target: str) -> Server:
     path = Path(path_text).resolve()
     if not path.is_file():
         raise ConfigError(f"there is no file {path_text}", source="FILE.py")
-    module_name = path.stem if path.stem.isidentifier() and path.stem not in sys.modules else "outrider_served"
+    # Not the file's own name: a file called like a library would stand in the library's place.
+    module_name = f"outrider_served_{path.stem}"
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path_text} cannot be imported as Python", source="FILE.py")
