@@ -68,7 +68,10 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return text.strip().lower()
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).strip()
+    # Folding can undo the normal form, and normalising can undo the folding: twice is enough (UAX 15).
+    for _ in range(2):
+        text = unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFKC", text).strip()
 
 
 def compact(text: str) -> str:
@@ -81,7 +84,7 @@ def compact(text: str) -> str:
     folded = fold(text)
     if folded.isascii():
         return folded.translate(_ASCII_SEPARATORS) or folded
-    return "".join(character for character in folded if _character_class(character) != _SEPARATOR) or folded
+    return fold("".join(_unicode_runs(folded))) or folded
 
 
 def split_words(text: str) -> list[str]:

@@ -82,7 +82,8 @@ class CandidateEngine:
             self._index.register_tokenizer("prepared", prepared)
         writer = self._index.writer(BULK_WRITER_BYTES if len(self._added) > BULK else WRITER_BYTES, 1)
         for group in self._removed:
-            writer.delete_documents_by_term("group", group)
+            # Not by term: tantivy-py takes the number for a signed one and deletes nothing.
+            writer.delete_documents_by_query(tantivy.Query.term_query(self._schema, "group", group))
         for number, group, text in self._added:
             if group in self._removed:
                 continue

@@ -52,8 +52,8 @@ FEATURES: Final = (
 )
 WEIGHTS: Final = (1.8, 1.0, 3.9, 1.3, 1.9, 1.4, 0.9, 1.2, 0.6, 1.1, 0.3, 0.4, 0.2)
 
-CONFIDENCE_SLOPE: Final = 0.39
-CONFIDENCE_MIDDLE: Final = 3.1
+CONFIDENCE_SLOPE: Final = 0.42
+CONFIDENCE_MIDDLE: Final = 2.95
 
 K1: Final = 1.5
 B: Final = 0.75
@@ -111,19 +111,19 @@ class IndexedTool:
     )
 
     def __init__(self, fields: Sequence[Sequence[int]], group: int) -> None:
-        quarters: dict[int, int] = {}
-        places: dict[int, int] = {}
+        # One entry a word: the quarters, and in the lower eight bits the fields.
+        entries: dict[int, int] = {}
         length = 0
         for field, words in enumerate(fields):
-            weight, bit = FIELD_QUARTERS[field], 1 << field
-            length += weight * len(words)
+            quarters, bit = FIELD_QUARTERS[field], 1 << field
+            length += quarters * len(words)
+            step = quarters << 8
             for word in words:
-                quarters[word] = quarters.get(word, 0) + weight
-                places[word] = places.get(word, 0) | bit
+                entries[word] = entries.get(word, 0) + step | bit
         self.group = group
-        self.words = tuple(quarters)
-        self.quarters = bytes([min(count, 255) for count in quarters.values()])
-        self.places = bytes(places.values())
+        self.words = tuple(entries)
+        self.quarters = bytes([min(entry >> 8, 255) for entry in entries.values()])
+        self.places = bytes([entry & 255 for entry in entries.values()])
         self.opening = (*fields[NAME], *fields[TITLE], *fields[DESCRIPTION][:ORDERED_WORDS])
         self.name_end = len(fields[NAME])
         self.title_end = self.name_end + len(fields[TITLE])
@@ -175,10 +175,9 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
             places[term] = places.get(term, 0) | place
             if is_exact:
                 exact_occurrences[term] = weight
-        else:
-            for term in joins[word]:
-                occurrences[term] = occurrences.get(term, 0.0) + weight
-                places[term] = places.get(term, 0) | place
+        for term in joins.get(word, ()):
+            occurrences[term] = occurrences.get(term, 0.0) + weight
+            places[term] = places.get(term, 0) | place
     norm = 4 * K1 * (1 - B + B * tool.length * vocabulary.tools / (corpus.length or 1))
     bm25 = covered = in_parameters = rarest = name = title = server = parameters = 0.0
     for term, count in occurrences.items():
@@ -216,8 +215,9 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
             in_summary.add(term)
             if position < opening_end:
                 in_opening.add(term)
-    if joins:
-        neighbours.update([joins[word] for word in opening if word in joins])
+    for word in joins.keys() & opening:
+        if len(joins[word]) == 2:
+            neighbours.add(joins[word])  # type: ignore[arg-type]
     total = query.weight
     return [
         bm25 / total,
@@ -256,10 +256,11 @@ def linear(values: Sequence[float]) -> float:
     return sum(map(float.__mul__, WEIGHTS, values))
 
 
-def confidence(score: float) -> float:
+def confidence(score: float, query: Query) -> float:
     """The linear score as a number from 0 to 1, to be compared across queries and catalogs.
 
-    A logistic curve fitted to tell queries that the catalog serves from queries taken from elsewhere. Both kinds overlap: many a
-    foreign query has words in common with some tool.
+    The score speaks of the words that some tool has; words that none has take from it. The logistic curve was fitted to tell queries
+    that a catalog serves from queries taken from elsewhere. The two overlap: many a foreign query has words in common with some tool.
     """
-    return 1 / (1 + math.exp(CONFIDENCE_MIDDLE - CONFIDENCE_SLOPE * score))
+    known = query.weight / (query.weight + query.unknown_weight) if query.weight else 0.0
+    return 1 / (1 + math.exp(CONFIDENCE_MIDDLE - CONFIDENCE_SLOPE * score * math.sqrt(known)))

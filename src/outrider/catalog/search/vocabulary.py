@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -52,7 +52,7 @@ class Query(msgspec.Struct):
     Attributes:
         terms: the words that tools have.
         matches: word id to (position in `terms`, share of an occurrence that it counts, whether it is the exact form).
-        joins: word id to the positions of the two terms that are that word when written together.
+        joins: word id to the positions of the terms that are that word when written together.
         wanted: the word ids of `matches` and `joins`.
         pairs: pairs of term positions that are neighbours in the text.
         weight: sum of the weights of `terms`.
@@ -63,7 +63,7 @@ class Query(msgspec.Struct):
 
     terms: list[QueryTerm]
     matches: dict[int, tuple[int, float, bool]]
-    joins: dict[int, tuple[int, int]]
+    joins: dict[int, tuple[int, ...]]
     wanted: frozenset[int]
     pairs: set[tuple[int, int]]
     weight: float
@@ -116,14 +116,13 @@ class Vocabulary:
         self.word_frequency.append(0)
         return word_id
 
-    def count(self, words: Iterable[int], sign: int) -> None:
-        """Take a tool that has `words` into the statistics (`sign` 1), or out of them (-1)."""
-        distinct = set(words)
+    def count(self, words: Sequence[int], sign: int) -> None:
+        """Take a tool that has the distinct `words` into the statistics (`sign` 1), or out of them (-1)."""
         frequency, stem_of = self.word_frequency, self.stem_of
-        for word in distinct:
+        for word in words:
             frequency[word] += sign
         frequency = self.stem_frequency
-        for stem_id in {stem_of[word] for word in distinct}:
+        for stem_id in {stem_of[word] for word in words}:
             frequency[stem_id] += sign
         self.tools += sign
         self.generation += 1
@@ -191,12 +190,11 @@ class Vocabulary:
             for index, term in enumerate(terms)
             for word in self.forms[term.stem]
         }
-        joins: dict[int, tuple[int, int]] = {}
+        joins: dict[int, tuple[int, ...]] = {}
         for (left, right), together in joined.items():
-            first, second = live[left], live[right]
-            if first in position and second in position and together not in position:
-                for form in self.forms[together]:
-                    joins.setdefault(form, (position[first], position[second]))
+            parts = [part for word in (left, right) if (part := live[word]) is not None and part != together]
+            for form in self.forms[together]:
+                joins.setdefault(form, tuple(position[part] for part in parts if part in position))
         stems = [stem_id for word in content if (stem_id := live[word]) is not None]
         pairs = {(position[a], position[b]) for a, b in pairwise(stems) if a in position and b in position}
         weight, rarest = sum(term.weight for term in terms), max((term.rarity for term in terms), default=0.0)
