@@ -592,6 +592,39 @@ async def test_method_of_an_extension_is_called_with_its_params() -> None:
     assert (await caller.error("tasks/list"))[0] == 404
 
 
+async def test_definitions_from_elsewhere_are_served_whole() -> None:
+    """Ours: what a gateway needs: prompts, resources and templates in wire form, results passed on, hints added where they must be."""
+    server = Server("s", version="1")
+    prompt = {"name": "p", "x-new": 1, "arguments": [{"name": "a", "required": True}]}
+    resource = {"uri": "up://one", "name": "one", "x-new": 2}
+    template = {"uriTemplate": "up://{+rest}", "name": "rest", "x-new": 3}
+    server.add_prompt_definition(prompt, lambda arguments, ctx: f"{ctx.method} {arguments}")
+
+    async def read(uri: str, ctx: Context) -> WireResult:
+        return WireResult({"contents": [{"uri": uri, "text": "t", "x-new": 4}], "x-new": 5})
+
+    server.add_resource_definition(resource, read, ttl_ms=7)
+    server.add_resource_definition(template, read, scope="public")
+    server.completion("p", "anything", lambda value: [value])
+    caller = Caller(server.asgi())
+    assert (await caller.result("prompts/list"))["prompts"] == [prompt]
+    assert (await caller.result("resources/list"))["resources"] == [resource]
+    assert (await caller.result("resources/templates/list"))["resourceTemplates"] == [template]
+    got = await caller.result("prompts/get", {"name": "p", "arguments": {"a": "b"}})
+    assert got["messages"][0]["content"]["text"] == "prompts/get {'a': 'b'}"
+    for uri, ttl_ms, scope in (("up://one", 7, "private"), ("up://x/../y", 0, "public")):
+        found = await caller.result("resources/read", {"uri": uri})
+        assert found == {
+            "resultType": "complete",
+            "contents": [{"uri": uri, "text": "t", "x-new": 4}],
+            "x-new": 5,
+            "ttlMs": ttl_ms,
+            "cacheScope": scope,
+            "_meta": IDENTITY,
+        }
+    assert "logging" in (await caller.result("server/discover"))["capabilities"]
+
+
 @pytest.mark.parametrize("uri", ["no-scheme", "", "ha ha:x", "/etc/passwd"])
 def test_resource_needs_an_absolute_uri(uri: str) -> None:
     """Spec: 2026-07-28 server/resources#common-uri-schemes (RFC 3986, MUST)"""

@@ -19,6 +19,7 @@ from outrider.server import (
     Sample,
     Server,
     ServerOptions,
+    WireQuestion,
 )
 from server.asgi import Caller
 
@@ -300,6 +301,61 @@ async def test_question_inside_a_task_group_leaves_through_it() -> None:
 async def test_question_passes_an_authors_except_clause() -> None:
     """Ours: `except Exception` around a question does not swallow it."""
     assert (await Client().result("swallowing"))["resultType"] == "input_required"
+
+
+async def test_questions_of_another_server_are_passed_on() -> None:
+    """Ours: a gateway forwards questions as they came, keeps the other server's state in its own, and hands the raw answers back."""
+    own = Server("s", version="1")
+    wire = {
+        "method": "elicitation/create",
+        "params": {"message": "?", "x-new": 1, "requestedSchema": {"type": "object"}},
+    }
+
+    async def call(arguments: dict[str, Any], ctx: Context) -> Any:
+        if "theirs" not in ctx.state:
+            return InputRequest({"k": WireQuestion(**wire)}, state={"theirs": "opaque"})
+        return f"{ctx.state['theirs']} {ctx.answers['k']}"
+
+    own.add_tool_definition({"name": "f", "inputSchema": {"type": "object"}}, call)
+    client = Client(own.asgi())
+    asked = await client.result("f")
+    assert asked["inputRequests"] == {"k": wire}
+    done = await client.result("f", requestState=asked["requestState"], inputResponses={"k": {"any": "thing"}})
+    assert done["content"][0]["text"] == "opaque {'any': 'thing'}"
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "needs", "enough", "lacking"),
+    [
+        ("elicitation/create", {}, {"elicitation": {"form": {}}}, {"elicitation": {}}, {"elicitation": {"url": {}}}),
+        (
+            "elicitation/create",
+            {"mode": "url"},
+            {"elicitation": {"url": {}}},
+            {"elicitation": {"url": {}}},
+            {"elicitation": {}},
+        ),
+        ("sampling/createMessage", {}, {"sampling": {}}, {"sampling": {}}, {}),
+        (
+            "sampling/createMessage",
+            {"tools": []},
+            {"sampling": {"tools": {}}},
+            {"sampling": {"tools": {}}},
+            {"sampling": {}},
+        ),
+        ("roots/list", {}, {"roots": {}}, {"roots": {}}, {"roots": True}),
+    ],
+)
+def test_passed_on_question_knows_what_it_needs(
+    method: str, params: Any, needs: Any, enough: Any, lacking: Any
+) -> None:
+    """Spec: 2026-07-28 basic/patterns/mrtr (MUST NOT send what is not declared), for forwarded questions too."""
+    question = WireQuestion(method, params)
+    assert question.capability == needs
+    assert question.is_supported(enough)
+    assert not question.is_supported(lacking)
+    with pytest.raises(ValueError, match="no request that a client answers"):
+        WireQuestion("tools/call", {})
 
 
 async def test_state_alone_can_be_handed_out() -> None:

@@ -21,7 +21,17 @@ from outrider.server.content import (
 )
 from outrider.server.context import Context, RequestRejected
 from outrider.server.http import HttpOptions, Unauthorized
-from outrider.server.inputs import Elicit, Elicited, ElicitUrl, InputRequest, ListRoots, Root, Sample, Sampled
+from outrider.server.inputs import (
+    Elicit,
+    Elicited,
+    ElicitUrl,
+    InputRequest,
+    ListRoots,
+    Root,
+    Sample,
+    Sampled,
+    WireQuestion,
+)
 from outrider.server.registry import Principal
 from outrider.server.schemas import Mirrored
 
@@ -54,5 +64,6 @@ __all__ = [
     "ToolError",
     "ToolReply",
     "Unauthorized",
+    "WireQuestion",
     "WireResult",
 ]

@@ -420,6 +420,39 @@ class Server:
         )
         return function
 
+    def add_prompt_definition(
+        self,
+        definition: Mapping[str, Any],
+        get: Callable[[dict[str, str], Context], Any],
+        *,
+        visible_to: Visibility | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Register a prompt whose definition is written by hand or comes from elsewhere; all its members are kept as they are.
+
+        Args:
+            definition: the prompt in wire names, with `name`.
+            get: called with the arguments and the context; returns what a prompt's function may return. It checks the arguments itself.
+            visible_to: as for `tool`.
+            replace: as for `tool`.
+        """
+        wire = _encode(definition)
+        self.registry.add(
+            Prompt(
+                key=definition["name"],
+                wire=wire,
+                legacy_wire=wire,
+                visible_to=visible_to,
+                function=get,
+                parameters=None,
+                description=definition.get("description") or "",
+                is_async=_is_async(get),
+                inline=False,
+                completers={},
+            ),
+            replace=replace,
+        )
+
     def remove_prompt(self, name: str) -> bool:
         """Take a prompt away; False when there was none of that name."""
         return self.registry.remove(PROMPTS, name)
@@ -527,6 +560,53 @@ class Server:
         options = {"name": uri, "scope": "public", "ttl_ms": 300_000, "inline": True, **options}
         self.resource(uri, lambda: contents, **options)
 
+    def add_resource_definition(
+        self,
+        definition: Mapping[str, Any],
+        read: Callable[[str, Context], Any],
+        *,
+        ttl_ms: int = 0,
+        scope: Literal["public", "private"] = "private",
+        subscribable: bool = False,
+        visible_to: Visibility | None = None,
+        replace: bool = False,
+    ) -> None:
+        """Register a resource or a template whose definition is written by hand or comes from elsewhere, kept as it is.
+
+        Args:
+            definition: in wire names, with `uri` or `uriTemplate`.
+            read: called with the URI and the context; returns what a resource's function may return.
+            ttl_ms: as for `resource`.
+            scope: as for `resource`.
+            subscribable: as for `resource`.
+            visible_to: as for `tool`.
+            replace: as for `tool`.
+
+        Raises:
+            ValueError: the template is not supported.
+        """
+        wire = _encode(definition)
+        common: dict[str, Any] = {
+            "wire": wire,
+            "legacy_wire": wire,
+            "visible_to": visible_to,
+            "function": read,
+            "parameters": None,
+            "mime_type": definition.get("mimeType"),
+            "is_async": _is_async(read),
+            "inline": False,
+            "ttl_ms": ttl_ms,
+            "scope": "private" if visible_to is not None else scope,
+            "subscribable": subscribable,
+        }
+        text = definition.get("uriTemplate")
+        if text is None:
+            self.registry.add(Resource(key=definition["uri"], **common), replace=replace)
+        else:
+            # Values go to somebody who checks them; they become no path here.
+            template = UriTemplate(text, allow_dot_segments=True)
+            self.registry.add(ResourceTemplate(key=text, **common, template=template, completers={}), replace=replace)
+
     def remove_resource(self, uri: str) -> bool:
         """Take a resource or a resource template away; False when there was none."""
         return self.registry.remove(RESOURCES, uri) or self.registry.remove(RESOURCE_TEMPLATES, uri)
@@ -546,7 +626,7 @@ class Server:
         found: Prompt | ResourceTemplate | None = item
         if found is None:
             kind, found = RESOURCE_TEMPLATES, self.registry.templates.get(owner)
-        if found is None or argument not in found.parameters.names:
+        if found is None or (found.parameters is not None and argument not in found.parameters.names):
             raise ValueError(f"there is no prompt or template {owner!r} with an argument {argument!r}")
         self.registry.replace_completer(
             kind, owner, replace(found, completers={**found.completers, argument: function})
@@ -688,25 +768,35 @@ class Server:
             return await self._complete(work, item)
         if type(item) is Prompt:
             try:
-                given = msgspec.json.decode(work.params.arguments or b"{}", type=dict[str, str] | None)
-                arguments = item.parameters.read_strings(given or {})
+                given = msgspec.json.decode(work.params.arguments or b"{}", type=dict[str, str] | None) or {}
+                if item.parameters is None:
+                    call = partial(item.function, given, context)
+                else:
+                    call = partial(item.parameters.call, item.function, item.parameters.read_strings(given), context)
             except InvalidArguments as error:
                 raise RequestRejected(INVALID_PARAMS, str(error)) from error
             except (msgspec.DecodeError, RecursionError) as error:
                 raise RequestRejected(INVALID_PARAMS, "params.arguments is not an object of texts") from error
-            value = await self._run(item, partial(item.parameters.call, item.function, arguments, context))
+            value = await self._run(item, call)
             if isinstance(value, (InputRequest, WireResult)):
                 return self._special(work, context, value)
             return self._finish(work, render_prompt_result(value, item.description))
         if isinstance(item, (Resource, ResourceTemplate)):
+            uri = "" if work.params.uri is UNSET else work.params.uri
             try:
-                arguments = item.parameters.read_strings(work.values or {})
+                if item.parameters is None:
+                    call = partial(item.function, uri, context)
+                else:
+                    variables = item.parameters.read_strings(work.values or {})
+                    call = partial(item.parameters.call, item.function, variables, context)
             except InvalidArguments as error:
-                raise RequestRejected(INVALID_PARAMS, "Resource not found", {"uri": work.params.uri}) from error
-            value = await self._run(item, partial(item.parameters.call, item.function, arguments, context))
+                raise RequestRejected(INVALID_PARAMS, "Resource not found", {"uri": uri}) from error
+            value = await self._run(item, call)
+            if isinstance(value, WireResult) and not work.legacy:
+                # Results of this method must say how long they are good. Spec: server/utilities/caching#cacheable-results (MUST)
+                value = WireResult({"ttlMs": item.ttl_ms, "cacheScope": item.scope, **value.members})
             if isinstance(value, (InputRequest, WireResult)):
                 return self._special(work, context, value)
-            uri = "" if work.params.uri is UNSET else work.params.uri
             members, ttl_ms, scope = render_resource_result(value, uri, item.mime_type)
             hints = b',"ttlMs":%d,"cacheScope":%s' % (
                 item.ttl_ms if ttl_ms is None else max(0, ttl_ms),

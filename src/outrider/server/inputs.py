@@ -28,6 +28,7 @@ __all__ = [
     "Root",
     "Sample",
     "Sampled",
+    "WireQuestion",
 ]
 
 
@@ -267,7 +268,49 @@ class ListRoots:
             raise InvalidAnswer("not an answer to roots/list: it has no list of roots") from error
 
 
-Question = Elicit | ElicitUrl | Sample | ListRoots
+class WireQuestion:
+    """A question in wire form that is passed on as it is, as a gateway does; its answer is not looked at.
+
+    Spec: 2026-07-28 basic/patterns/mrtr#inputrequests
+    """
+
+    def __init__(self, method: str, params: Mapping[str, Any]) -> None:
+        """Take over a request that a server put into an input-required result.
+
+        Raises:
+            ValueError: it is none of the three that clients answer.
+        """
+        if method not in (Elicit.method, Sample.method, ListRoots.method):
+            raise ValueError(f"{method!r} is no request that a client answers")
+        self.method, self._params = method, dict(params)
+
+    @property
+    def capability(self) -> dict[str, Any]:
+        """What the client must have declared."""
+        if self.method == Elicit.method:
+            return {"elicitation": {"url": {}} if self._params.get("mode") == "url" else {"form": {}}}
+        if self.method == ListRoots.method:
+            return {"roots": {}}
+        return {"sampling": {"tools": {}} if self._params.keys() & {"tools", "toolChoice"} else {}}
+
+    def params(self) -> dict[str, Any]:
+        """The params of the request."""
+        return self._params
+
+    def is_supported(self, capabilities: Mapping[str, Any]) -> bool:
+        """Whether the client declared what it needs; a bare `elicitation` means forms."""
+        ((name, parts),) = self.capability.items()
+        declared = capabilities.get(name)
+        if not isinstance(declared, dict):
+            return False
+        return parts.keys() <= declared.keys() or ("form" in parts and "url" not in declared)
+
+    def read(self, answer: Any) -> Any:
+        """The answer as it came."""
+        return answer
+
+
+Question = Elicit | ElicitUrl | Sample | ListRoots | WireQuestion
 
 
 class InputRequest(Struct, frozen=True):

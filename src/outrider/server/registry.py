@@ -101,10 +101,10 @@ class Tool(_Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt(_Item):
-    """A prompt."""
+    """A prompt. Without `parameters` the function takes the arguments object and the context."""
 
     function: Callable[..., Any]
-    parameters: Parameters
+    parameters: Parameters | None
     description: str
     is_async: bool
     inline: bool
@@ -113,10 +113,10 @@ class Prompt(_Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource(_Item):
-    """A resource with a fixed URI. `function` takes nothing, or the context."""
+    """A resource with a fixed URI. `function` takes nothing, or the context; without `parameters` the URI and the context."""
 
     function: Callable[..., Any]
-    parameters: Parameters
+    parameters: Parameters | None
     mime_type: str | None
     is_async: bool
     inline: bool
@@ -127,11 +127,11 @@ class Resource(_Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceTemplate(_Item):
-    """Resources whose URIs fit a template; `function` takes its variables."""
+    """Resources whose URIs fit a template; `function` takes its variables; without `parameters` the URI and the context."""
 
     template: UriTemplate
     function: Callable[..., Any]
-    parameters: Parameters
+    parameters: Parameters | None
     mime_type: str | None
     is_async: bool
     inline: bool
@@ -361,7 +361,7 @@ class Registry:
             *self.templates.values(),
         ]
         return any(tool.wants_context for tool in self.tools.values()) or any(
-            item.parameters.injected is not None for item in others
+            item.parameters is None or item.parameters.injected is not None for item in others
         )
 
     def offers_completions(self) -> bool:
