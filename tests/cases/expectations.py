@@ -9,9 +9,9 @@ import outrider
 from outrider import ClientOptions, DiscoveryReport
 
 OPTIONS = ClientOptions(
-    start_timeout_s=20.0, probe_timeout_s=1.0, request_timeout_s=20.0, list_timeout_s=20.0, shutdown_timeout_s=1.0
+    start_timeout_s=60.0, probe_timeout_s=20.0, request_timeout_s=30.0, list_timeout_s=30.0, shutdown_timeout_s=1.0
 )
-"""Short waits for what a case lets happen on purpose, long ones for what must not happen."""
+"""Long enough for any machine. A case in which something is to time out says so, with a time of its own."""
 
 
 def options(**changes: Any) -> ClientOptions:

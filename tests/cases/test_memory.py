@@ -85,7 +85,7 @@ class TestEraMemory:
     ) -> None:
         """Ours: silence is waited for once; the answer to the handshake is what is remembered."""
         fake = fake_stdio(Script(on("server/discover", NOTHING), *legacy()))
-        assert_found(await look(fake.command, tmp_path), "legacy")
+        assert_found(await look(fake.command, tmp_path, probe_timeout_s=0.5), "legacy")
         assert_found(await look(fake.command, tmp_path, refresh=True), "legacy")
         assert len(fake.messages("server/discover")) == 1
         assert len(fake.messages("initialize")) == 2

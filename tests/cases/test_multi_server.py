@@ -229,7 +229,7 @@ class TestPatience:
         )
         async with outrider.connect(fake.command, options=OPTIONS) as client:
             with pytest.raises(TimedOut) as passed:
-                await client.list_tools(timeout_s=0.3)
+                await client.list_tools(timeout_s=1.0)
             assert passed.value.phase == "list"
             assert len(await client.list_tools()) == 2
         (cancelled,) = fake.messages("notifications/cancelled")
@@ -254,7 +254,7 @@ class TestPatience:
         fake = fake_http(Script(on("tools/call", HANG), *modern()))
         async with outrider.connect(fake.url, options=OPTIONS) as client:
             with pytest.raises(TimedOut):
-                await client.call_tool("add", timeout_s=0.3)
+                await client.call_tool("add", timeout_s=1.0)
             (closed,) = await fake.wait_for("closed")
             assert closed["request"] == fake.received("tools/call")[0]["request"]
             assert len(await client.list_tools()) == 2
@@ -265,7 +265,7 @@ class TestPatience:
         fake = fake_http(Script(on("tools/call", HANG), *legacy(session="s-1")))
         async with outrider.connect(fake.url, options=OPTIONS) as client:
             with pytest.raises(TimedOut):
-                await client.call_tool("add", timeout_s=0.3)
+                await client.call_tool("add", timeout_s=1.0)
             await fake.wait_for("received", "notifications/cancelled")
         (cancelled,) = fake.messages("notifications/cancelled")
         assert cancelled["params"]["requestId"] == fake.messages("tools/call")[0]["id"]
@@ -504,7 +504,7 @@ class TestChanges:
         ):
             async with outrider.connect(target, options=OPTIONS) as client:
                 with pytest.raises(TimedOut):
-                    async with client.listen(tools=True, timeout_s=0.3):
+                    async with client.listen(tools=True, timeout_s=1.0):
                         pytest.fail("nobody agreed")
                 assert len(await client.list_tools()) == 2
 

@@ -40,6 +40,7 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+@pytest.mark.slow
 class TestFloods:
     """Case 104: bounded memory, whatever comes."""
 

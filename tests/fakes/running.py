@@ -11,6 +11,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,10 +142,25 @@ class Fake:
 
     def close(self) -> None:
         self.stop()
+        self._kill_survivors()
         for descriptor in self._gates.values():
             os.close(descriptor)
         self._recorder.close()
         shutil.rmtree(self.directory)
+
+    def _kill_survivors(self) -> None:
+        """After a test that failed: nothing that it started outlives it. A process id alone may be somebody else's by now."""
+        commands = {record["child"]: record["command"] for record in self.log("child")}
+        for pid in self.pids():
+            command = commands.get(pid, self.command)
+            try:
+                runs = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] == [
+                    part.encode() for part in command
+                ]
+            except OSError:
+                continue
+            if runs:
+                os.kill(pid, signal.SIGKILL)
 
     def open_gate(self, name: str, times: int = 1) -> None:
         """Lets the script go on behind a gate; ``times`` for several passages."""

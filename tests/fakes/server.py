@@ -263,7 +263,7 @@ class Pipe(Actor):
                 os.setsid()
                 self.log("left")
             os.execv(arguments[0], arguments)
-        self.log("child", child=process)
+        self.log("child", child=process, command=arguments)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
