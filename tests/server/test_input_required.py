@@ -324,6 +324,18 @@ async def test_questions_of_another_server_are_passed_on() -> None:
     assert done["content"][0]["text"] == "opaque {'any': 'thing'}"
 
 
+async def test_returned_question_that_the_client_cannot_answer_is_not_sent() -> None:
+    """Spec: 2026-07-28 basic/patterns/mrtr (MUST NOT), whichever way a function asks."""
+    own = Server("s", version="1")
+
+    @own.tool
+    def f(ctx: Context) -> InputRequest:
+        return InputRequest({"k": Sample("hi", max_tokens=1)})
+
+    status, error = await Client(own.asgi()).error("f", capabilities={"elicitation": {}})
+    assert (status, error["code"], error["data"]) == (400, -32021, {"requiredCapabilities": {"sampling": {}}})
+
+
 @pytest.mark.parametrize(
     ("method", "params", "needs", "enough", "lacking"),
     [

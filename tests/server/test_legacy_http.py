@@ -14,6 +14,7 @@ from outrider.server import (
     Context,
     ElicitUrl,
     HttpOptions,
+    InputRequest,
     ListRoots,
     Principal,
     ResourceReply,
@@ -357,6 +358,25 @@ async def test_bad_answer_to_a_question_is_an_error_of_the_request(reply: Any) -
     await session.reply(str(question["id"]), result={"action": "accept", "content": {"name": "wrong type of id"}})
     await session.reply(question["id"], **reply)
     assert "error" in (await exchange.finish()).events[-1]
+
+
+async def test_returned_question_is_asked_by_request_and_the_function_runs_again() -> None:
+    """Ours: what a function returns as a question works for legacy clients too, with its state in between."""
+    server = Server("s", version="1")
+
+    @server.tool
+    def f(ctx: Context) -> str | InputRequest:
+        if "k" not in ctx.answers:
+            return InputRequest({"k": Sample("hi", max_tokens=1)}, state={"round": 1})
+        return f"{ctx.answers['k']['content']['text']} {ctx.state}"
+
+    session = await opened(server, capabilities={"sampling": {}})
+    exchange = session.begin("tools/call", {"name": "f"})
+    (question,) = await questions(exchange, 1)
+    await session.reply(
+        question["id"], result={"role": "assistant", "content": {"type": "text", "text": "yo"}, "model": "m"}
+    )
+    assert (await exchange.finish()).events[-1]["result"]["content"][0]["text"] == "yo {'round': 1}"
 
 
 async def test_question_that_the_client_cannot_answer_is_not_sent() -> None:

@@ -72,6 +72,7 @@ _log: Final = logging.getLogger("outrider.server")
 _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _MAX_COMPLETIONS: Final = 100
+_MAX_ROUNDS: Final = 16
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 STATE_KEY_VARIABLE: Final = "OUTRIDER_STATE_KEY"
@@ -720,9 +721,11 @@ class Server:
                 context = self._context(work, channel, principal)
             if not getattr(item, "inline", False) or item.is_async:
                 waiting = _Waiting(getattr(item, "timeout_s", None) or options.request_timeout_s, channel)
-            if type(item) is Tool:
-                return await self._call_tool(work, item, context)
-            return await self._answer(work, context)
+            if not work.legacy or context is None:
+                return await (
+                    self._call_tool(work, item, context) if type(item) is Tool else self._answer(work, context)
+                )
+            return await self._answer_in_rounds(work, context)
         except LeaveForInput as needed:
             return self._ask(work, context, needed, principal)
         except BaseExceptionGroup as group:
@@ -761,6 +764,17 @@ class Server:
         if work.method == "tools/call":
             return self._finish(work, render_tool_error(text))
         return error_answer(work.id_json, INTERNAL_ERROR, text)
+
+    async def _answer_in_rounds(self, work: Work, context: Context) -> Answer:
+        """For a legacy client: what a function returns as an `InputRequest` is asked by requests, and the function runs again."""
+        for _ in range(_MAX_ROUNDS):
+            try:
+                if type(work.item) is Tool:
+                    return await self._call_tool(work, work.item, context)
+                return await self._answer(work, context)
+            except LeaveForInput as needed:
+                context.answers = {**context.answers, **await context.request_answers(needed.questions)}
+        raise RuntimeError(f"{work.method} asked for input more than {_MAX_ROUNDS} times")
 
     async def _answer(self, work: Work, context: Context | None) -> Answer:
         item = work.item
@@ -896,7 +910,8 @@ class Server:
             if value.state is not None:
                 context.state.clear()
                 context.state.update(value.state)
-            return self._ask(work, context, LeaveForInput(value.questions), context.principal)
+            context.require(value.questions)
+            raise LeaveForInput(value.questions)
         wire = dict(value.members)
         own = wire.pop("_meta", None)
         meta = {**(own if isinstance(own, dict) else {}), **({} if work.legacy else self.registry.identity_meta)}

@@ -225,22 +225,10 @@ class Context:
 
         Spec: 2026-07-28 basic/patterns/mrtr (MUST NOT ask for what is not declared)
         """
-        for question in questions.values():
-            if not self.supports(question):
-                raise RequestRejected(
-                    MISSING_CLIENT_CAPABILITY,
-                    f"this request needs the client capability {next(iter(question.capability))}",
-                    {"requiredCapabilities": question.capability},
-                )
+        self.require(questions)
         if self.era is Era.LEGACY:
-            tasks = [self._loop.create_task(self._channel.request(question)) for question in questions.values()]
-            try:
-                # Not a TaskGroup: an author is to see the one error, not a group with it inside.
-                replies = await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:
-                    task.cancel()
-            return {key: _read(questions[key], key, reply) for key, reply in zip(questions, replies, strict=True)}
+            replies = await self.request_answers(questions)
+            return {key: _read(questions[key], key, reply) for key, reply in replies.items()}
         found = {key: self.answers[key] for key in questions if key in self.answers}
         answers = {key: _read(questions[key], key, answer) for key, answer in found.items()}
         self.used_answers |= found
@@ -248,6 +236,31 @@ class Context:
         if missing:
             raise LeaveForInput(missing)
         return answers
+
+    def require(self, questions: Mapping[str, Question]) -> None:
+        """Refuse the request unless the client declared what every question needs.
+
+        Raises:
+            RequestRejected: -32021, with what is missing. Spec: 2026-07-28 basic/index#_meta (MUST)
+        """
+        for question in questions.values():
+            if not self.supports(question):
+                raise RequestRejected(
+                    MISSING_CLIENT_CAPABILITY,
+                    f"this request needs the client capability {next(iter(question.capability))}",
+                    {"requiredCapabilities": question.capability},
+                )
+
+    async def request_answers(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Send questions to a legacy client side by side and wait for the raw answers. Used by the server."""
+        tasks = [self._loop.create_task(self._channel.request(question)) for question in questions.values()]
+        try:
+            # Not a TaskGroup: an author is to see the one error, not a group with it inside.
+            replies = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return dict(zip(questions, replies, strict=True))
 
     async def _ask_one(self, question: Question, key: str | None) -> Any:
         self._asked += 1
