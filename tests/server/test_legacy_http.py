@@ -261,6 +261,24 @@ async def test_session_belongs_to_who_opened_it() -> None:
     assert (await session.call("tools/list")).status == 404
 
 
+async def test_session_sees_what_its_caller_may_see_now() -> None:
+    """Ours: scopes are those of each request, not those of the day the session was opened; refreshed tokens keep a session."""
+    server = make()
+    server.tool(lambda: "x", name="admin", visible_to=lambda who: who is not None and "admin" in who.scopes)
+    scopes = {"admin"}
+    app = server.asgi(authenticate=lambda scope: Principal("ann", frozenset(scopes), {"issued": len(scopes)}))
+    session = Session(app)
+    await session.open()
+
+    async def names() -> set[str]:
+        return {tool["name"] for tool in (await session.result("tools/list"))["tools"]}
+
+    assert "admin" in await names()
+    scopes.clear()
+    assert "admin" not in await names()
+    assert (await session.call("tools/call", {"name": "admin"})).json["error"]["code"] == -32602
+
+
 async def test_sessions_are_bounded_in_number() -> None:
     """Ours: the one that was idle longest ends; at the limit and one above."""
     app = make().asgi(options=HttpOptions(max_sessions=3))

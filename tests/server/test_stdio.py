@@ -359,6 +359,21 @@ async def test_process_ends_when_its_input_ends_and_answers_what_it_was_asked(tm
     assert answers["l"]["result"]["resultType"] == "complete"
 
 
+async def test_process_ends_as_any_other_when_its_threads_are_idle(tmp_path: Path) -> None:
+    """Ours: what the program registered for its end runs, although a worker thread was used."""
+    program = tmp_path / "ending.py"
+    program.write_text(
+        textwrap.dedent(PROGRAM).replace(
+            "server.run()", "import atexit\natexit.register(os.write, 2, b'ended')\nserver.run()"
+        )
+    )
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, str(program), stdin=pipe, stdout=pipe, stderr=pipe)
+    async with asyncio.timeout(DEADLINE_S):
+        _, err = await process.communicate(encode(call("noisy")))
+    assert err.endswith(b"ended")
+
+
 async def test_process_ends_although_a_thread_is_stuck(tmp_path: Path) -> None:
     """Ours: a function that ignores its cancellation does not outlive its client."""
     async with running(tmp_path) as process, asyncio.timeout(DEADLINE_S):

@@ -73,6 +73,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _MAX_COMPLETIONS: Final = 100
 _MAX_ROUNDS: Final = 16
+WORKER_THREAD_PREFIX: Final = "outrider-tool"
 _F = TypeVar("_F", bound=Callable[..., Any])
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 STATE_KEY_VARIABLE: Final = "OUTRIDER_STATE_KEY"
@@ -869,7 +870,9 @@ class Server:
         else:
             pool = self._pool
             if pool is None:
-                pool = self._pool = ThreadPoolExecutor(self.options.worker_threads, thread_name_prefix="outrider-tool")
+                pool = self._pool = ThreadPoolExecutor(
+                    self.options.worker_threads, thread_name_prefix=WORKER_THREAD_PREFIX
+                )
             loop = asyncio.get_running_loop()
             value = await loop.run_in_executor(pool, contextvars.copy_context().run, call)
         # A lambda or a partial over a coroutine function looks synchronous.

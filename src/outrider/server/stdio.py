@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,7 @@ __all__ = ["StdioConnection", "run_stdio"]
 
 _log: Final = logging.getLogger("outrider.server")
 _GRACE_S: Final = 5.0
+_THREAD_GRACE_S: Final = 1.0
 _MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 _MAX_UNSENT_BYTES: Final = 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
@@ -321,14 +323,24 @@ def run_stdio(server: Server, *, legacy: bool = True) -> None:
     if sys.stdout is not None:
         sys.stdout.flush()
     os.dup2(2, 1)
-    stuck = asyncio.run(_serve_stdio(server, stdin_fd, stdout_fd, legacy=legacy))
-    if stuck:
-        # A worker thread that ignores `ctx.cancelled` would keep the process alive after its client has gone.
-        logging.shutdown()
-        os._exit(0)
+    try:
+        asyncio.run(_serve_stdio(server, stdin_fd, stdout_fd, legacy=legacy))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    from outrider.server.app import WORKER_THREAD_PREFIX
+
+    deadline = time.monotonic() + _THREAD_GRACE_S
+    for thread in threading.enumerate():
+        if thread.name.startswith(WORKER_THREAD_PREFIX):
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                # A function that ignores `ctx.cancelled` would keep the process alive after its client has gone.
+                logging.shutdown()
+                sys.stderr.flush()
+                os._exit(0)
 
 
-async def _serve_stdio(server: Server, stdin_fd: int, stdout_fd: int, *, legacy: bool) -> bool:
+async def _serve_stdio(server: Server, stdin_fd: int, stdout_fd: int, *, legacy: bool) -> None:
     loop = asyncio.get_running_loop()
     pipe = _Pipe(server, legacy=legacy, loop=loop)
     written = loop.create_future()
@@ -354,7 +366,6 @@ async def _serve_stdio(server: Server, stdin_fd: int, stdout_fd: int, *, legacy:
         if pipe.writer is not None:
             pipe.writer.close()
             await asyncio.wait((written,), timeout=_GRACE_S)
-    return any(thread.name.startswith("outrider-tool") and thread.is_alive() for thread in threading.enumerate())
 
 
 def _write_all(fd: int, data: bytes) -> None:

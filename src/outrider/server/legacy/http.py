@@ -176,8 +176,10 @@ class LegacyEndpoint:
         self._expire()
         session_id = header_map.get(_SESSION_HEADER, b"").decode("latin-1")
         found = self._sessions.get(session_id)
-        if found is None or found.session.principal != principal:
+        if found is None or _identity(found.session.principal) != _identity(principal):
             return None
+        # The same caller may by now have other scopes.
+        found.session.principal = principal
         found.used_at = asyncio.get_running_loop().time()
         self._sessions.move_to_end(session_id)
         return found
@@ -482,6 +484,10 @@ class LegacyEndpoint:
             if held.listening is task:
                 held.listening = None
             gone.cancel()
+
+
+def _identity(principal: Principal | None) -> str | None:
+    return None if principal is None else principal.id
 
 
 async def _disconnect(receive: Receive) -> None:
