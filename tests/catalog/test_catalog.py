@@ -252,6 +252,14 @@ class TestChanges:
             await catalog.refresh()
         assert len(fake.messages("tools/list")) < 10
 
+    async def test_polling_finds_what_nobody_announces(self, fake_stdio: FakeStdio) -> None:
+        """Spec server/utilities/caching#freshness-calculation: only if a caller asks for it."""
+        fake = fake_stdio(
+            Script(on("tools/list", result({"tools": [tool("before")]}), times=1), *legacy(tools=[tool("after")]))
+        )
+        async with opened({"a": fake.command}, poll_s=0.05) as catalog:
+            await changed(catalog, lambda snapshot: [t.id.name for t in snapshot.tools] == ["after"])
+
     async def test_an_old_snapshot_never_changes(self, fake_stdio: FakeStdio) -> None:
         """Ours: a reader keeps a consistent world."""
         fake = fake_stdio(

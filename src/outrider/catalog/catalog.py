@@ -46,6 +46,7 @@ class CatalogOptions:
             start would start every process. 0 takes them literally.
         idle_s: after so many seconds without use, a server's process or connection ends; its tools stay.
         watch: listen for announced changes while a server is connected.
+        poll_s: ask every server anew about so often, in seconds; None not to poll. Off by default: lists are asked for when they are used.
         max_opening: how many servers are being asked at the same time.
         memory: where answers are remembered, as for `outrider.cache.memory.open_memory`; None for the user's cache folder.
     """
@@ -54,6 +55,7 @@ class CatalogOptions:
     floor_s: float = 600.0
     idle_s: float = 300.0
     watch: bool = True
+    poll_s: float | None = None
     max_opening: int = 64
     memory: str | Path | None = None
 
@@ -175,6 +177,7 @@ class Catalog:
             gate=self._gate,
             idle_s=self.options.idle_s,
             watch=self.options.watch,
+            poll_s=self.options.poll_s,
             publish=self._published,
         )
 

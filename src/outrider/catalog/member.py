@@ -24,6 +24,7 @@ from outrider.client.report import DiscoveryReport, Failure
 from outrider.client.session import Change
 from outrider.client.target import ClientOptions, Target
 from outrider.errors import ConfigError, LocalProtocolError, OutriderError, PeerError
+from outrider.protocol.freshness import poll_delay_ms
 from outrider.protocol.versions import Era
 
 __all__ = ["Member", "ServerConfig"]
@@ -107,6 +108,7 @@ class Member:
         gate: bounds how many servers are being asked at the same time.
         idle_s: after so many seconds without use, its process or connection ends.
         watch: listen for changes while connected.
+        poll_s: ask anew about so often, for servers that announce nothing; None never. Spread at random, and rarer while nothing changes.
         publish: called with each new view; must not block.
 
     Attributes:
@@ -122,6 +124,7 @@ class Member:
         gate: asyncio.Semaphore,
         idle_s: float,
         watch: bool,
+        poll_s: float | None,
         publish: Callable[[ServerView], None],
     ) -> None:
         self.config = config
@@ -135,6 +138,8 @@ class Member:
         self._gate = gate
         self._idle_s = idle_s
         self._watch = watch
+        self._poll_s = poll_s
+        self._quiet_polls = 0
         self._publish = publish
         self._client: Client | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -193,9 +198,12 @@ class Member:
                 self._fail(report.failure, report)
                 return
             self._retry_s = _FIRST_RETRY_S
+            before = self.view.tools
             self._adopt(report, ServerState.READY if report.source == "network" else ServerState.REMEMBERED)
+            self._quiet_polls = self._quiet_polls + 1 if self.view.tools == before else 0
             if not self._dirty:
                 self._touch()
+                self._poll_later()
                 self._watch_if_wanted()
                 return
             force = True
@@ -295,6 +303,12 @@ class Member:
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(pause_s * 2, _LAST_RETRY_S)
             self.refresh_soon(force=True)
+
+    def _poll_later(self) -> None:
+        """Spec: 2026-07-28 server/utilities/caching#freshness-calculation (MUST apply jitter and backoff when polling)"""
+        if self._poll_s is not None and not self._closed:
+            delay_ms = poll_delay_ms(int(self._poll_s * 1000), quiet_rounds=self._quiet_polls, spread=random.random())
+            self._start_timer("poll", delay_ms / 1000, lambda: self.refresh_soon(force=True))
 
     # -- using ---------------------------------------------------------------------------------------------------------------------
 
