@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
 
-__all__ = ["ToolRef"]
+__all__ = ["OWN_SERVER", "ToolRef"]
+
+OWN_SERVER: Final = "_outrider"
+"""The key under which Outrider's own tools stand beside those of servers; no server can have it, since keys do not begin with `_`."""
 
 
 class ToolRef(Struct, frozen=True, order=True):

@@ -15,7 +15,7 @@ from outrider.catalog.formats.calls import ModelCall, read_calls
 from outrider.catalog.formats.naming import Aliases, ToolRef, UnknownTool, shown_name
 from outrider.catalog.formats.offering import LeftOut, Offered, OfferedTool, offer
 from outrider.catalog.formats.reading import Change, Effect
-from outrider.catalog.formats.results import CallFailed, Page, ResultOptions, page_text, render_results
+from outrider.catalog.formats.results import CallFailed, Page, ResultOptions, page_text, render_results, result_text
 from outrider.catalog.formats.tokens import TokenCount, count_tokens
 from outrider.catalog.formats.vendors import RULES, SchemaRules, Vendor, VendorRules
 
@@ -45,5 +45,6 @@ __all__ = [
     "read_calls",
     "render_results",
     "restore_arguments",
+    "result_text",
     "shown_name",
 ]

@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from outrider.catalog.reference import ToolRef
+from outrider.catalog.reference import OWN_SERVER, ToolRef
 
 __all__ = ["MAX_NAME_CHARS", "Aliases", "ToolRef", "UnknownTool", "shorten", "shown_name"]
 
@@ -62,8 +62,10 @@ class UnknownTool(Struct, frozen=True):
 def shown_name(ref: ToolRef) -> str:
     """The name under which models see a tool: `server__tool` where both are plain, else cut to shape and with a digest.
 
-    Matches `[A-Za-z_][A-Za-z0-9_-]{0,63}`, which every vendor takes.
+    Matches `[A-Za-z_][A-Za-z0-9_-]{0,63}`, which every vendor takes. Outrider's own tools go by their bare names: no other name is without `__`.
     """
+    if ref.server == OWN_SERVER:
+        return ref.name
     plain = f"{ref.server}{_SEPARATOR}{ref.name}"
     # Two plain names never meet: a plain server key has no separator in it and does not end in a part of one.
     if (

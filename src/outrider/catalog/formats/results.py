@@ -21,7 +21,7 @@ from outrider.catalog.formats.naming import ToolRef, shown_name
 from outrider.catalog.formats.vendors import Vendor
 from outrider.protocol.model import ContentBlock, ToolResult
 
-__all__ = ["CallFailed", "Page", "ResultOptions", "page_text", "render_results"]
+__all__ = ["CallFailed", "Page", "ResultOptions", "page_text", "render_results", "result_text"]
 
 
 class CallFailed(Struct, frozen=True):
@@ -78,6 +78,14 @@ def page_text(text: str, start: int, max_chars: int) -> Page:
         line_end = text.rfind("\n", start + (end - start) * 3 // 4, end)
         end = line_end + 1 if line_end >= 0 else end
     return Page(text[start:end], start, end, len(text))
+
+
+def result_text(result: ToolResult) -> str:
+    """Everything in a result that can be said as text: its blocks, then its structured value if they do not say it already."""
+    pieces = [_text(block) for block in result.content]
+    if result.has_structured_content and not _says(result, pieces):
+        pieces.append(_json(result.structured_content))
+    return "\n".join(piece for piece in pieces if piece)
 
 
 def render_results(
