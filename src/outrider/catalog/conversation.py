@@ -74,6 +74,7 @@ DEFAULT_CONTEXT_TOKENS: Final = 128_000
 _WAIT_FOR_SERVERS_S: Final = 5.0
 _MAX_KEPT_RESULTS: Final = 50
 _NATIVE_HITS: Final = 5
+_MAX_LOOKED_AT: Final = 1_000
 _BRIEF_CHARS: Final = 160
 _FULL_CHARS: Final = 1_000
 _SCHEMA_CHARS: Final = 4_000
@@ -496,10 +497,11 @@ class Conversation:
         await self.catalog.ready(_WAIT_FOR_SERVERS_S, servers=self._servers)
         allowed = {tool.id: tool for tool in self._available()}
         # What the guards hide must not take the places of what they show.
-        is_guarded = len(allowed) < len(self.catalog.tools)
+        everything = len(self.catalog.tools)
+        depth = min(everything, _MAX_LOOKED_AT) if len(allowed) < everything else 0
         found = []
         for query in search.queries:
-            result = self.catalog.search(query, limit=search.limit * (10 if is_guarded else 1), servers=self._servers)
+            result = self.catalog.search(query, limit=max(search.limit, depth), servers=self._servers)
             refs = (ToolRef(hit.document.server, hit.document.name) for hit in result.hits)
             hits = [allowed[ref] for ref in refs if ref in allowed][: search.limit]
             found.append((query, hits, tuple(key for key in result.nearest_servers if self._may_use(key))))
