@@ -370,10 +370,12 @@ class Member:
         self._closed = True
         for name in list(self._timers):
             self._cancel_timer(name)
-        for task in (self._refreshing, *self._tasks):
-            if task is not None and not task.done():
-                task.cancel()
-                await asyncio.wait([task])
+        if self._refreshing is not None and not self._refreshing.done():
+            self._refreshing.cancel()
+            await asyncio.wait([self._refreshing])
+        if self._tasks:
+            # They are ending a process already: cutting that short would leave it half ended.
+            await asyncio.wait(set(self._tasks))
         await self._stop_watching()
         client, self._client = self._client, None
         if client is not None:

@@ -66,10 +66,12 @@ class StdioProcess:
 
     Attributes:
         last_output: when it last wrote anything, on stdout or stderr, on the monotonic clock.
+        stderr_bytes: how much it has written to stderr in all.
     """
 
     def __init__(self, options: ClientOptions) -> None:
         self.last_output = time.monotonic()
+        self.stderr_bytes = 0
         self._grace_s = options.shutdown_timeout_s
         self._decoder = LineDecoder(max_line_bytes=options.max_message_bytes)
         self._lines: deque[bytes | Overflow] = deque()
@@ -165,13 +167,21 @@ class StdioProcess:
     async def close(self) -> ExitStatus:
         """End the process and everything it has started: end of input, then SIGTERM, then SIGKILL, with a grace before each.
 
-        From any task, any number of times; all callers wait for the same end. Cancelling a caller does not stop it. Takes two graces and
-        about a second at most, however the process behaves and whoever holds its pipes.
+        From any task, any number of times; all callers wait for the same end, also one that is cancelled: it is told so afterwards.
+        Takes two graces and about a second at most, however the process behaves and whoever holds its pipes.
 
         Spec: 2026-07-28 basic/transports/stdio#shutdown (SHOULD)
         """
         ending = self._begin_ending()
-        await asyncio.wait([ending])
+        cancelled: asyncio.CancelledError | None = None
+        while not ending.done():
+            try:
+                await asyncio.wait([ending])
+            except asyncio.CancelledError as error:
+                # Whoever cancels must find nothing left when the cancelled task is done; the wait is short in any case.
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
         if not ending.cancelled():
             ending.result()
         assert self._status is not None
@@ -244,6 +254,7 @@ class StdioProcess:
     def on_stderr(self, data: bytes) -> None:
         """See `Listener`."""
         self.last_output = time.monotonic()
+        self.stderr_bytes += len(data)
         self._stderr += data
         if len(self._stderr) > _STDERR_BYTES:
             del self._stderr[:-_STDERR_BYTES]
