@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from outrider.catalog.formats.reading import ANNOTATIONS, Change, CleanSchema, Effect, Node, Path, merge, ordered
+from outrider.catalog.formats.reading import ANNOTATIONS, Change, CleanSchema, Effect, Node, Path, Seams, merge, ordered
 from outrider.catalog.formats.vendors import SchemaRules
 from outrider.protocol.schema import KEYWORDS
 
@@ -139,6 +139,14 @@ class _Adapter:
         if change.is_loss:
             raise NotStrict(str(change))
 
+    def _join(self, a: Node, b: Node, path: Path) -> Node | None:
+        """`a` and `b`, both of which hold at `path`, as one schema; None if that cannot be written."""
+        seams = Seams()
+        merged = merge(a, b, seams)
+        if merged is not None:
+            self._changes.extend(self._clean.seams(seams, path))
+        return merged
+
     # --- the root ---------------------------------------------------------------------------------------------------------------
 
     def _flat_root(self) -> Node:
@@ -179,14 +187,17 @@ class _Adapter:
                 return rest
             seen.add(name)
             target = self._clean.definitions[name]
-            node = (merge(rest, target, []) or {**rest, "allOf": [*rest.get("allOf", []), target]}) if rest else target
+            if rest:
+                path = self._clean.path_of(node)
+                target = self._join(rest, target, path) or {**rest, "allOf": [*rest.get("allOf", []), target]}
+                self._clean.remember(target, path)
+            node = target
         return node
 
     def _both(self, root: Node, part: Node, path: Path, keyword: str) -> Node:
         """`root` and `part` as one object, exactly if that can be said, else without what stands in the way."""
-        notes: list[str] = []
         part = {key: value for key, value in part.items() if key != "type"} if "object" in _types(part) else dict(part)
-        merged = merge(root, part, notes)
+        merged = self._join(root, part, path)
         if merged is not None:
             self._note(path, keyword, Effect.SAME, "is merged into the root")
             return merged
@@ -200,7 +211,7 @@ class _Adapter:
                 named = dict(out.get("properties", {}))
                 for name, inner in value.items():
                     mine = named.get(name)
-                    named[name] = inner if mine is None else merge(mine, inner, []) or {"allOf": [mine, inner]}
+                    named[name] = inner if mine is None else self._join(mine, inner, path) or {"allOf": [mine, inner]}
                 out["properties"] = named
             elif key == "required":
                 out["required"] = list(dict.fromkeys((*out.get("required", ()), *value)))
@@ -221,7 +232,7 @@ class _Adapter:
                 rest = {key: value for key, value in branch.items() if key != inner}
                 choices = [self._dereferenced(choice) for choice in branch[inner]]
                 pending.extend(
-                    merge(rest, choice, [])
+                    self._join(rest, choice, path)
                     or {**choice, "properties": {**rest.get("properties", {}), **choice.get("properties", {})}}
                     for choice in reversed(choices)
                 )
@@ -246,6 +257,13 @@ class _Adapter:
                 if name not in root.get("properties", {})
             },
         }
+        if any(
+            name not in branch.get("properties", {}) and branch.get("additionalProperties", True) is not False
+            for name in properties
+            for branch in flat
+        ):
+            detail = "a property that one choice names has its shape in all; another choice says nothing of it"
+            self._note(path, keyword, Effect.NARROWER, detail)
         out = {**root, "properties": own}
         for obstacle in ("additionalProperties", "patternProperties", "unevaluatedProperties"):
             if obstacle in out:
@@ -349,7 +367,7 @@ class _Adapter:
             if name in self._inlining or self._clean.recursive.get(name):
                 self._note(path, "$ref", Effect.LOOSER, "cannot be kept where parameters have other names")
                 return rest
-            merged = merge(rest, self._clean.definitions[name], [])
+            merged = self._join(rest, self._clean.definitions[name], path)
             if merged is None or "$ref" in merged:
                 self._note(path, "$ref", Effect.LOOSER, "cannot be kept where parameters have other names")
                 return rest
@@ -361,14 +379,11 @@ class _Adapter:
             return out
         constraints = {key: value for key, value in rest.items() if key not in ANNOTATIONS}
         if constraints:
-            notes: list[str] = []
             merged = None
             if not self._clean.recursive.get(name) and name not in self._inlining:
-                merged = merge(rest, self._dereferenced(self._clean.definitions[name]), notes)
+                merged = self._join(rest, self._dereferenced(self._clean.definitions[name]), path)
             if merged is not None and "$ref" not in merged:
                 self._note(path, "$ref", Effect.SAME, "is replaced by what it refers to")
-                for lost in notes:
-                    self._note(path, lost, Effect.SAME, "is said twice; the outer one stays")
                 return self._clean.remember(merged, path)
             for keyword in constraints:
                 self._drop(rest, keyword, path, told)
@@ -393,9 +408,6 @@ class _Adapter:
                     told.append("exactly one of the alternatives holds")
                 self._note(path, "oneOf", effect, "is written as anyOf")
                 out["anyOf"] = branches
-        if "anyOf" in out and any(not branch for branch in out["anyOf"]):
-            self._note(path, "anyOf", Effect.SAME, "allows anything")
-            del out["anyOf"]
         self._enums(out, path, told)
         self._infer_type(out, path)
         if self._rules.splits_types and "enum" in out and isinstance(out.get("type"), str):
@@ -441,7 +453,7 @@ class _Adapter:
                 del out["required"]
 
     def _intersect(self, out: Node, part: Node, path: Path, told: list[str]) -> None:
-        merged = merge(out, self._dereferenced(part) if "$ref" in part else part, [])
+        merged = self._join(out, self._dereferenced(part) if "$ref" in part else part, path)
         if merged is not None and "allOf" not in merged:
             self._note(path, "allOf", Effect.SAME, "is merged into the schema that holds it")
             out.clear()

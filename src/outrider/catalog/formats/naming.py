@@ -62,7 +62,8 @@ class UnknownTool(Struct, frozen=True):
 def shown_name(ref: ToolRef) -> str:
     """The name under which models see a tool: `server__tool` where both are plain, else cut to shape and with a digest.
 
-    Matches `[A-Za-z_][A-Za-z0-9_-]{0,63}`, which every vendor takes. Outrider's own tools go by their bare names: no other name is without `__`.
+    Matches `[A-Za-z_][A-Za-z0-9_-]{0,63}`, which every vendor takes. Outrider's own tools go by their bare names: no other name is
+    without `__`.
     """
     if ref.server == OWN_SERVER:
         return ref.name

@@ -30,7 +30,7 @@ from outrider.protocol.schema import (
     render_pointer,
 )
 
-__all__ = ["ANNOTATIONS", "Change", "CleanSchema", "Effect", "Path", "merge", "read_schema"]
+__all__ = ["ANNOTATIONS", "Change", "CleanSchema", "Effect", "Path", "Seams", "merge", "read_schema"]
 
 Path: TypeAlias = tuple[str | int, ...]
 Node: TypeAlias = dict[str, Any]
@@ -154,6 +154,14 @@ class CleanSchema(Struct):
     def path_of(self, node: Node) -> Path:
         """Where `node` stands in the source."""
         return self.paths.get(id(node), ())
+
+    def seams(self, seams: Seams, path: Path) -> Iterator[Change]:
+        """What a merge at `path` changed; notes where the schemas that it made belong."""
+        for node, origin in seams.made:
+            self.remember(node, self.paths.get(id(origin), path))
+        for node, keyword in seams.joined:
+            where = ("inputSchema", *self.paths.get(id(node), path))
+            yield Change(where, keyword, Effect.SAME, "is said twice; what both allow stays")
 
     def remember(self, node: Node, path: Path) -> Node:
         """Notes where `node` comes from."""
@@ -345,14 +353,13 @@ class _Reader:
 
     def _add(self, out: Node, keyword: str, part: Node, path: Path) -> Node:
         """`out` and `part` together: as one schema where that means the same."""
-        notes: list[str] = []
-        merged = merge(out, part, notes)
+        seams = Seams()
+        merged = merge(out, part, seams)
         if merged is None:
             if keyword in ("anyOf", "oneOf"):
                 self._note(path, keyword, Effect.SAME, "a choice of one is written as allOf")
             return {**out, "allOf": [*out.get("allOf", ()), part]}
-        for lost in dict.fromkeys(notes):
-            self._note(path, lost, Effect.SAME, "is said twice; the outer one stays")
+        self._clean.changes.extend(self._clean.seams(seams, path))
         if keyword != "$ref":
             self._note(path, keyword, Effect.SAME, "is merged into the schema that holds it")
         self._clean.remember(merged, path)
@@ -523,13 +530,25 @@ def _references(node: Any) -> Iterator[str]:
 # --- two schemas as one ---------------------------------------------------------------------------------------------------------
 
 
-def merge(a: Node, b: Node, notes: list[str]) -> Node | None:
+class Seams(Struct):
+    """Where two schemas became one.
+
+    Attributes:
+        joined: schemas and their keywords that both sides had, with different values.
+        made: new schemas, each with the one whose place it takes.
+    """
+
+    joined: list[tuple[Node, str]] = msgspec.field(default_factory=list)
+    made: list[tuple[Node, Node]] = msgspec.field(default_factory=list)
+
+
+def merge(a: Node, b: Node, seams: Seams) -> Node | None:
     """One clean schema that accepts what both `a` and `b` accept, or None where that cannot be written without `allOf`.
 
     Args:
         a: a clean schema; its title stays where both have one.
         b: a clean schema.
-        notes: receives the keywords of annotations of `b` that found no place.
+        seams: receives what was joined; worthless if the result is None.
     """
     if not _are_separable(a, b):
         return None
@@ -539,13 +558,17 @@ def merge(a: Node, b: Node, notes: list[str]) -> Node | None:
             out.setdefault(keyword, theirs)
             continue
         rule = _MERGES.get(keyword)
-        both = rule(out[keyword], theirs, notes) if rule else None
+        both = rule(out[keyword], theirs, seams) if rule else None
         if both is None:
             return None
+        if keyword != "properties":
+            seams.joined.append((a, keyword))
         out[keyword] = both
     if "type" in out and isinstance(out["type"], list) and len(out["type"]) == 1:
         out["type"] = out["type"][0]
-    return ordered(out)
+    out = ordered(out)
+    seams.made.append((out, a))
+    return out
 
 
 def _are_separable(a: Node, b: Node) -> bool:
@@ -573,7 +596,7 @@ def _equal(a: Any, b: Any) -> bool:
     return bool(msgspec.json.encode(a, order="sorted") == msgspec.json.encode(b, order="sorted"))
 
 
-def _merge_types(a: Any, b: Any, notes: list[str]) -> list[str] | None:
+def _merge_types(a: Any, b: Any, seams: Seams) -> list[str] | None:
     mine, theirs = (set(t) if isinstance(t, list) else {t} for t in (a, b))
     both = mine & theirs
     for one, other in ((mine, theirs), (theirs, mine)):
@@ -582,47 +605,43 @@ def _merge_types(a: Any, b: Any, notes: list[str]) -> list[str] | None:
     return sorted(both) or None
 
 
-def _merge_properties(a: Node, b: Node, notes: list[str]) -> Node:
+def _merge_properties(a: Node, b: Node, seams: Seams) -> Node:
     out = dict(a)
     for name, theirs in b.items():
         mine = out.get(name)
         if mine is None:
             out[name] = theirs
         elif not _equal(mine, theirs):
-            out[name] = merge(mine, theirs, notes) or {"allOf": [mine, theirs]}
+            both = merge(mine, theirs, seams)
+            if both is None:
+                both = {"allOf": [mine, theirs]}
+                seams.made.append((both, mine))
+            out[name] = both
     return out
 
 
-def _merge_required(a: list[str], b: list[str], notes: list[str]) -> list[str]:
+def _merge_required(a: list[str], b: list[str], seams: Seams) -> list[str]:
     return list(dict.fromkeys((*a, *b)))
 
 
-def _merge_dependent_required(a: Node, b: Node, notes: list[str]) -> Node:
-    return {name: _merge_required(a.get(name, []), b.get(name, []), notes) for name in dict.fromkeys((*a, *b))}
+def _merge_dependent_required(a: Node, b: Node, seams: Seams) -> Node:
+    return {name: _merge_required(a.get(name, []), b.get(name, []), seams) for name in dict.fromkeys((*a, *b))}
 
 
-def _merge_enums(a: list[Any], b: list[Any], notes: list[str]) -> list[Any] | None:
+def _merge_enums(a: list[Any], b: list[Any], seams: Seams) -> list[Any] | None:
     theirs = {msgspec.json.encode(option, order="sorted") for option in b}
     return [option for option in a if msgspec.json.encode(option, order="sorted") in theirs] or None
 
 
-def _merge_schemas(a: Any, b: Any, notes: list[str]) -> Node | None:
-    return merge(a, b, notes) if isinstance(a, dict) and isinstance(b, dict) else None
+def _merge_schemas(a: Any, b: Any, seams: Seams) -> Node | None:
+    return merge(a, b, seams) if isinstance(a, dict) and isinstance(b, dict) else None
 
 
-def _merge_text(a: str, b: str, notes: list[str]) -> str:
+def _merge_text(a: str, b: str, seams: Seams) -> str:
     return a if b in a else f"{a}\n{b}"
 
 
-def _first(keyword: str) -> Callable[[Any, Any, list[str]], Any]:
-    def keep(a: Any, b: Any, notes: list[str]) -> Any:
-        notes.append(keyword)
-        return a
-
-    return keep
-
-
-_MERGES: Final[dict[str, Callable[[Any, Any, list[str]], Any]]] = {
+_MERGES: Final[dict[str, Callable[[Any, Any, Seams], Any]]] = {
     "type": _merge_types,
     "properties": _merge_properties,
     "required": _merge_required,
@@ -632,13 +651,13 @@ _MERGES: Final[dict[str, Callable[[Any, Any, list[str]], Any]]] = {
     "propertyNames": _merge_schemas,
     "additionalProperties": _merge_schemas,
     "description": _merge_text,
-    "title": _first("title"),
-    "allOf": lambda a, b, notes: [*a, *b],
-    "uniqueItems": lambda a, b, notes: True,
+    "title": lambda a, b, seams: a,
+    "allOf": lambda a, b, seams: [*a, *b],
+    "uniqueItems": lambda a, b, seams: True,
     **dict.fromkeys(
-        ("minimum", "exclusiveMinimum", "minItems", "minLength", "minProperties"), lambda a, b, notes: max(a, b)
+        ("minimum", "exclusiveMinimum", "minItems", "minLength", "minProperties"), lambda a, b, seams: max(a, b)
     ),
     **dict.fromkeys(
-        ("maximum", "exclusiveMaximum", "maxItems", "maxLength", "maxProperties"), lambda a, b, notes: min(a, b)
+        ("maximum", "exclusiveMaximum", "maxItems", "maxLength", "maxProperties"), lambda a, b, seams: min(a, b)
     ),
 }
