@@ -12,6 +12,8 @@ from outrider._version import __version__
 
 if TYPE_CHECKING:
     from outrider.catalog.catalog import Catalog, CatalogOptions
+    from outrider.checker.report import CheckReport
+    from outrider.checker.run import CheckOptions, check
     from outrider.client.client import Client, connect
     from outrider.client.discover import discover
     from outrider.client.inputs import Elicited, FormRequest, InputHandlers, UrlRequest
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from outrider.server.context import Context
 
 _HOMES = {
+    "CheckOptions": "outrider.checker.run",
+    "CheckReport": "outrider.checker.report",
+    "check": "outrider.checker.run",
     "Client": "outrider.client.client",
     "Listing": "outrider.client.listing",
     "connect": "outrider.client.client",
@@ -76,6 +81,8 @@ __all__ = [
     "Catalog",
     "CatalogOptions",
     "Change",
+    "CheckOptions",
+    "CheckReport",
     "Client",
     "ClientOptions",
     "ConfigError",
@@ -103,6 +110,7 @@ __all__ = [
     "TransportError",
     "UrlRequest",
     "__version__",
+    "check",
     "connect",
     "discover",
 ]

@@ -1,7 +1,7 @@
 """What the specification requires of a server around discovery, as data; and what is merely good to have.
 
-Decided here: which rules there are, how binding each is, where it stands, what follows from breaking it and how to mend it. Not here: how a rule
-is tried (`checks`). The table is the documentation: `outrider check --list` and `--explain` print it.
+Decided here: which rules there are, how binding each is, where it stands, what follows from breaking it and how to mend it. Not here:
+how a rule is tried (`checks`). The table is the documentation: `outrider check --list` and `--explain` print it.
 
 Pages are of revision 2026-07-28 unless another is named. Pure.
 """
@@ -62,7 +62,16 @@ class Requirement(Struct, frozen=True):
     why: str
     fix: str
 
+    @property
+    def url(self) -> str:
+        """Where the rule can be read, or "" for one of ours."""
+        version, _, page = self.page.rpartition(" ")
+        if page == "ours" or self.page.startswith("RFC"):
+            return ""
+        return f"https://modelcontextprotocol.io/specification/{version or _REVISION}/{page.replace('basic/index', 'basic')}"
 
+
+_REVISION: Final = "2026-07-28"
 _M, _S, _Y, _Q = Level.MUST, Level.SHOULD, Level.MAY, Level.QUALITY
 _DISCOVER = "server/discover"
 _META = "basic/index#_meta"
@@ -403,7 +412,7 @@ REQUIREMENTS: Final = (
         Applies.MODERN,
         "A legacy version in modern _meta is not served as modern.",
         f"{_VERSIONING}#protocol-version-negotiation",
-        "server/discover under 2025-06-18; a result whose supportedVersions lack it breaks it.",
+        "server/discover under a legacy version that supportedVersions lacks; a result breaks it.",
         "Requests are served under rules that the version does not have.",
         "Look the version up in a table of modern versions.",
     ),
@@ -444,7 +453,7 @@ REQUIREMENTS: Final = (
         Applies.ANY,
         "An error carries the request's id.",
         "basic/index#error-responses",
-        "The id of every error answer to a readable request.",
+        "The id of every error answer to a readable request; not those of refusals that need not read the body, such as 403.",
         "Clients wait until they time out.",
         "Echo the id, of the same type.",
     ),
@@ -490,21 +499,21 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "rpc.parse-error",
-        _S,
+        _Q,
         Applies.ANY,
         "Bytes that are not JSON are answered with -32700, and the next request is served.",
         "basic/index#error-codes",
-        "A broken line or body, then server/discover.",
+        "A broken line or body, then a good request. No sentence demands an answer to what cannot be read; JSON-RPC has the code for it.",
         "One bad message ends the conversation.",
         "Catch it where the message is read.",
     ),
     Requirement(
         "rpc.invalid-request",
-        _S,
+        _Q,
         Applies.ANY,
         "JSON that is no request is answered with -32600, and the next request is served.",
         "basic/index#error-codes",
-        "An object without method, then server/discover.",
+        "An object without method, then a good request.",
         "As above.",
         "Validate the envelope.",
     ),
@@ -514,7 +523,7 @@ REQUIREMENTS: Final = (
         Applies.MODERN,
         "A batch is refused, not executed.",
         f"{_HTTP}#sending-messages",
-        "A list with one discover request; a list of results breaks it.",
+        "A list with one discover request, then a good request; a list of results breaks it.",
         "Messages are single since 2025-06-18; headers cannot describe a batch.",
         "Refuse lists with -32600.",
     ),
@@ -530,7 +539,7 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "rpc.gone-initialize",
-        _S,
+        _Q,
         Applies.MODERN,
         "Methods that left the protocol are not found by modern requests.",
         "changelog",
@@ -644,8 +653,8 @@ REQUIREMENTS: Final = (
         _M,
         Applies.HTTP,
         "A foreign Origin is refused with 403.",
-        f"{_HTTP}#security-endpoint",
-        "server/discover with Origin http://attacker.example.",
+        f"{_HTTP}#security--endpoint",
+        "A good request with Origin http://attacker.example. A server that is not local may allow all origins: not verifiable.",
         "A web page can call a local server through DNS rebinding.",
         "Check the header against a list; allow none by default.",
     ),
@@ -654,7 +663,7 @@ REQUIREMENTS: Final = (
         _Q,
         Applies.HTTP,
         "A local server refuses a foreign Host header.",
-        f"{_HTTP}#security-endpoint",
+        f"{_HTTP}#security--endpoint",
         "For servers on loopback: Host attacker.example.",
         "DNS rebinding works without an Origin header too.",
         "Check Host against the names you serve.",
@@ -695,7 +704,7 @@ REQUIREMENTS: Final = (
         Applies.MODERN_HTTP,
         "No session id is handed out to a modern request.",
         f"{_HTTP}#earlier-streamable-http-revisions",
-        "No Mcp-Session-Id header in answers to modern requests.",
+        "No Mcp-Session-Id header in answers to good modern requests.",
         "Clients start to depend on a state that the revision does not have.",
         "Do not set it.",
     ),
@@ -883,11 +892,11 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "capability.not-declared",
-        _S,
+        _M,
         Applies.MODERN,
-        "What is not declared is not there.",
-        "basic/versioning",
-        "Lists without a declared capability are -32601; a non-empty list breaks it.",
+        "Tools, prompts and resources are offered only with their capability declared.",
+        f"{_TOOLS}#capabilities",
+        "Lists without a declared capability; a list with items breaks it.",
         "Clients that believe the declaration never see it.",
         "Derive capabilities from what is registered.",
     ),
@@ -954,10 +963,10 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "list.ends",
-        _M,
+        _S,
         Applies.ANY,
         "Every list ends.",
-        f"{_PAGES}#response-format",
+        f"{_PAGES}#implementation-guidelines",
         "All pages are read under limits; pages that bring nothing new break it.",
         "Naive clients loop.",
         "Leave nextCursor out on the last page.",
@@ -967,7 +976,7 @@ REQUIREMENTS: Final = (
         _M,
         Applies.ANY,
         "nextCursor is a string or absent.",
-        f"{_PAGES}#response-format",
+        "schema#paginatedresult",
         "Every page that was seen; null and numbers break it.",
         "Strict clients lose the whole list.",
         "Leave it out at the end.",
@@ -994,11 +1003,11 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "list.params-cursor-type",
-        _S,
+        _Q,
         Applies.ANY,
         "A cursor that is no string is refused, not a crash.",
         f"{_PAGES}#request-format",
-        "A cursor of 7.",
+        "A cursor of 7; any error but -32603 is fine.",
         "As for other malformed input.",
         "Validate the type.",
     ),
@@ -1105,11 +1114,11 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "tool.unknown",
-        _M,
+        _S,
         Applies.MODERN,
         "A call of an unknown tool is answered with an error.",
         f"{_TOOLS}#error-handling",
-        "tools/call of a name we invented; -32602 is the specification's choice, a result without isError breaks it.",
+        "tools/call of a name we invented. -32602 is right; a result with isError is accepted, one without breaks it.",
         "A model believes that it has called something.",
         "Answer -32602.",
     ),
@@ -1291,7 +1300,7 @@ REQUIREMENTS: Final = (
         Applies.STDIO,
         "The process exits promptly when its input ends.",
         f"{_STDIO}#shutdown",
-        "stdin is closed; exit within 2 seconds.",
+        "stdin is closed; exit within 3 seconds.",
         "Processes pile up, or must be killed.",
         "End the loop at end of input.",
     ),
@@ -1311,7 +1320,7 @@ REQUIREMENTS: Final = (
         Applies.STDIO,
         "stderr is used sparingly.",
         f"{_STDIO}",
-        "Less than 64 kB during the check.",
+        "Less than 64 kB before anything malformed was sent.",
         "Clients that do not drain it block the server.",
         "Log at a quieter level by default.",
     ),
@@ -1408,12 +1417,12 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "legacy.unknown-method",
-        _M,
+        _S,
         Applies.LEGACY,
         "An unknown method is answered with -32601.",
         "2025-11-25 basic/index",
         "outrider/no-such-method after the handshake.",
-        "Clients wait for ever.",
+        "Clients cannot tell missing from broken, or wait for ever.",
         "Answer method not found.",
     ),
     Requirement(
@@ -1428,11 +1437,21 @@ REQUIREMENTS: Final = (
     ),
     Requirement(
         "legacy.session-unknown",
-        _M,
+        _Q,
         Applies.LEGACY_HTTP,
         "An unknown session is answered with 404.",
         "2025-11-25 basic/transports#session-management",
-        "tools/list with an invented session id, if the server uses sessions.",
+        "A ping with an invented session id, if the server uses sessions. Only for a session that was terminated does the page say MUST.",
+        "Clients cannot know that they must start anew.",
+        "Answer 404.",
+    ),
+    Requirement(
+        "legacy.session-ended",
+        _M,
+        Applies.LEGACY_HTTP,
+        "A session that was ended is answered with 404.",
+        "2025-11-25 basic/transports#session-management",
+        "A session of its own is ended with DELETE, if the server allows it; then a ping in it.",
         "Clients cannot know that they must start anew.",
         "Answer 404.",
     ),
@@ -1469,11 +1488,11 @@ REQUIREMENTS: Final = (
     # -- dual-era ------------------------------------------------------------------------------------------------------------------
     Requirement(
         "dual.independent",
-        _S,
+        _Q,
         Applies.MODERN,
         "After a modern request, a legacy handshake on the same pipe or URL works as without, for servers that serve both.",
         f"{_VERSIONING}#backward-compatibility-with-initialization-based-versions",
-        "server/discover, then initialize, then a list.",
+        "On a connection that modern requests were answered on: initialize, then a ping.",
         "A client that probes first loses the old half.",
         "Choose the era per request.",
     ),

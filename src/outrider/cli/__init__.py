@@ -35,6 +35,7 @@ _COMMANDS = {
     "search": ("outrider.cli.tools", "Find the tools that fit a query."),
     "show": ("outrider.cli.tools", "One tool in full."),
     "call": ("outrider.cli.tools", "Call a tool."),
+    "check": ("outrider.cli.check", "Judge a server against the specification's requirements."),
     "run": ("outrider.cli.run", "Serve a Server that is defined in a file, over stdio or HTTP."),
     "config": ("outrider.cli.config", "Which configuration files and servers were found, and how each was read."),
     "cache": ("outrider.cli.cache", "What is remembered; look at it, clear it."),
