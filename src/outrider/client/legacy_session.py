@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -58,6 +59,8 @@ from outrider.protocol.model import ServerDescription, read_initialize
 from outrider.protocol.versions import Era
 
 __all__ = ["LegacySession"]
+
+_log = logging.getLogger("outrider.client")
 
 _REFUSED_UNEXECUTED: Final = frozenset({400, 404, 410})
 """Statuses with which a server refuses a session before it looks at the request."""
@@ -263,6 +266,9 @@ class LegacySession:
                 reply = encode_error(request.id, error.code, str(error))
             except OutriderError as error:
                 reply = encode_error(request.id, INTERNAL_ERROR, str(error))
+            except Exception:  # A caller's handler; the server waits for an answer, whatever went wrong in it.
+                _log.exception("the handler for %s failed", request.method)
+                reply = encode_error(request.id, INTERNAL_ERROR, "the client's handler failed")
         await self.channel.send(reply, self._headers)
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
