@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from outrider.protocol.headers import encode_value
+
 VERSION = "2026-07-28"
 DEADLINE_S = 30.0
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -158,7 +160,7 @@ class Caller:
         }
         name = (params or {}).get("uri" if method == "resources/read" else "name")
         if method in ("tools/call", "prompts/get", "resources/read") and isinstance(name, str):
-            mirrored["mcp-name"] = name
+            mirrored["mcp-name"] = encode_value(name)
         return self.start(body, headers={**mirrored, **(headers or {})})
 
     async def call(self, method: str, params: Mapping[str, Any] | None = None, **options: Any) -> Response:

@@ -1,6 +1,6 @@
 """What a server author uses: `Server`, what its functions may return, and what they may ask of a client.
 
-Follow a request through `http` or `stdio`, `dispatch`, `registry`, `app`, `schemas` and `context`; see `docs/design/server.md`.
+Follow a request through `http` or `stdio`, `dispatch`, `registry`, `running`, `schemas` and `context`; see `docs/design/server.md`.
 """
 
 from outrider.server.app import Server, ServerOptions

@@ -1,7 +1,7 @@
 """What an author's function may return, and the result that each becomes.
 
 Decided here: the content blocks and results of tools, prompts and resources as values, and how any other returned value is turned into
-them. Not here: envelopes, caching hints and identity (`app`), and the schema of structured content (`schemas`).
+them. Not here: envelopes, caching hints and identity (`running`), and the schema of structured content (`schemas`).
 
 Wire names are the specification's; attributes are their snake_case forms. Every block is a msgspec struct, so that it is written without
 a copy. Spec: 2026-07-28 server/tools#tool-result, server/prompts#data-types, server/resources#resource-contents. Pure.

@@ -1,7 +1,7 @@
 """What a server makes of one message: the whole validation of a modern request, in the specification's order, as a pure function.
 
 Decided here: the era of each message, every error that can be told without running an author's function, and the replies that are ready as
-bytes. Not here: running functions (`app`), HTTP itself (`http`), and what legacy messages mean (`legacy`).
+bytes. Not here: running functions (`running`), HTTP itself (`http`), and what legacy messages mean (`legacy`).
 
 The order: JSON (-32700), JSON-RPC (-32600), era, the required fields of `_meta` (-32602), the version header against the body (-32020), the
 version (-32022), the other headers (-32020), the method (-32601), its parameters (-32602). Both transports use this function. One typed

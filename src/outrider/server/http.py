@@ -378,7 +378,7 @@ class Endpoint:
     ) -> None:
         exchange = _Exchange(receive, send, headers_out, takes_stream, self._options.keep_alive_s)
         try:
-            answer = await self._server.perform(work, exchange, principal)
+            answer = await self._server.runner.perform(work, exchange, principal)
         except asyncio.CancelledError:
             if exchange.is_gone:
                 return

@@ -1,7 +1,7 @@
 """What a server offers: tools, resources, resource templates, prompts and completions; and from these, what it says about itself.
 
 Decided here: the order of lists, their pages and cursors, who sees what, caching scope, and which capabilities follow from what is
-registered. Not here: calling anything (`app`), and the wire around a result (`dispatch`).
+registered. Not here: calling anything (`running`), and the wire around a result (`dispatch`).
 
 Every answer that does not depend on the caller is kept as bytes and made again only after a change. Items are sorted by name and a cursor
 names the last item of its page, so that all processes of a fleet answer with the same bytes and understand each other's cursors.

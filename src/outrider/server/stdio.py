@@ -122,7 +122,7 @@ class StdioConnection:
         if getattr(item, "inline", False) and not item.is_async and not getattr(item, "wants_context", True):
             # Such a function never waits, so the coroutine ends in its first step.
             try:
-                self._server.perform(work, self, None).send(None)
+                self._server.runner.perform(work, self, None).send(None)
             except StopIteration as done:
                 self._send(done.value.body)
             return
@@ -131,7 +131,7 @@ class StdioConnection:
 
     async def _perform(self, work: Work) -> None:
         try:
-            answer = await self._server.perform(work, self, None)
+            answer = await self._server.runner.perform(work, self, None)
             self._send(answer.body)
         finally:
             self._tasks.pop(work.id, None)
@@ -327,7 +327,7 @@ def run_stdio(server: Server, *, legacy: bool = True) -> None:
         asyncio.run(_serve_stdio(server, stdin_fd, stdout_fd, legacy=legacy))
     except KeyboardInterrupt:
         sys.exit(130)
-    from outrider.server.app import WORKER_THREAD_PREFIX
+    from outrider.server.running import WORKER_THREAD_PREFIX
 
     deadline = time.monotonic() + _THREAD_GRACE_S
     for thread in threading.enumerate():

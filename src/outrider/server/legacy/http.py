@@ -326,7 +326,7 @@ class LegacyEndpoint:
 
         async def perform() -> None:
             try:
-                answer = await self._server.perform(work, channel, held.session.principal)
+                answer = await self._server.runner.perform(work, channel, held.session.principal)
                 stream.put(held.session.translate(answer).body, final=True)
             except asyncio.CancelledError:
                 stream.finish_one()

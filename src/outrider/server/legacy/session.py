@@ -1,7 +1,7 @@
 """One legacy client: what its handshake agreed on, and its messages in the modern shape.
 
 Decided here: the answer to `initialize`, the methods that only the handshake era has, which errors differ, and requests of the server to
-the client. Not here: running functions (`app`), and how messages travel (`stdio`, `http`).
+the client. Not here: running functions (`running`), and how messages travel (`stdio`, `http`).
 
 Spec: 2025-11-25 basic/lifecycle, server/utilities/logging, server/resources#subscriptions, basic/utilities/ping.
 """
@@ -122,7 +122,7 @@ class LegacySession:
         self._pending.clear()
 
     def receive(self, message: Request | ResultReply | ErrorReply) -> Answer | Work | None:
-        """Handle a request or a reply of the client. Work is for `Server.perform`; None needs no answer."""
+        """Handle a request or a reply of the client. Work is for `Runner.perform`; None needs no answer."""
         if not isinstance(message, Request):
             self._resolve(message)
             return None
