@@ -13,7 +13,16 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
+
 import outrider
+from outrider.client.auth.flow import (
+    ClientCredentials,
+    EnterpriseManaged,
+    OAuth,
+    OAuthClient,
+    WorkloadIdentity,
+)
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -86,6 +95,57 @@ async def fill_in(form: outrider.FormRequest) -> outrider.Elicited:
     return outrider.Elicited("accept", {**confirmed, **form.defaults()})
 
 
+async def use_the_tool(client: outrider.Client) -> None:
+    """List the tools and call the only one: what follows signing in."""
+    await client.list_tools()
+    await client.call_tool("test-tool")
+
+
+class Redirected:
+    """A user agent without a user: the suite's authorization server consents at once, by redirecting back."""
+
+    async def start(self, preferred: str) -> str:
+        """Nobody listens there: the address is read from the redirect."""
+        return preferred or "http://127.0.0.1:33418/callback"
+
+    async def visit(self, url: str, state: str) -> str:
+        """Where the authorization server redirects to."""
+        async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as response:
+            return response.headers["Location"]
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+async def told(value: str) -> str:
+    """A value that a machine would get from its platform."""
+    return value
+
+
+def authorizer() -> OAuth | None:
+    """How this scenario signs in."""
+    if not SCENARIO.startswith("auth/"):
+        return None
+    client = OAuthClient(
+        client_id=CONTEXT.get("client_id", ""),
+        client_secret=CONTEXT.get("client_secret", ""),
+        private_key_pem=CONTEXT.get("private_key_pem", ""),
+        signing_algorithm=CONTEXT.get("signing_algorithm", "ES256"),
+        metadata_url="https://conformance-test.local/client-metadata.json",
+    )
+    match SCENARIO:
+        case "auth/client-credentials-jwt" | "auth/client-credentials-basic":
+            return OAuth(client=client, machine=ClientCredentials())
+        case "auth/wif-jwt-bearer":
+            return OAuth(client=client, machine=WorkloadIdentity(lambda issuer: told(CONTEXT["valid_jwt"])))
+        case "auth/enterprise-managed-authorization":
+            enterprise = EnterpriseManaged(
+                lambda: told(CONTEXT["idp_id_token"]), CONTEXT["idp_token_endpoint"], CONTEXT["idp_client_id"]
+            )
+            return OAuth(client=client, machine=enterprise)
+    return OAuth(client=client, agent=Redirected())
+
+
 SCENARIOS: dict[str, Callable[[outrider.Client], Awaitable[None]]] = {
     "tools_call": add_numbers,
     "http-standard-headers": one_of_each,
@@ -100,9 +160,9 @@ SCENARIOS: dict[str, Callable[[outrider.Client], Awaitable[None]]] = {
 
 async def main(url: str) -> None:
     """Run the scenario against the suite's server."""
-    options = outrider.ClientOptions(inputs=outrider.InputHandlers(form=fill_in))
+    options = outrider.ClientOptions(inputs=outrider.InputHandlers(form=fill_in), auth=authorizer())
     async with outrider.connect(url, options=options) as client:
-        await SCENARIOS.get(SCENARIO, look_around)(client)
+        await SCENARIOS.get(SCENARIO, use_the_tool if SCENARIO.startswith("auth/") else look_around)(client)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ __all__ = [
     "OutriderError",
     "PeerError",
     "RemoteProtocolError",
+    "SignInFailed",
     "StoreError",
     "TimedOut",
     "TransportError",
@@ -256,7 +257,13 @@ class AuthRequired(TransportError):
         challenge: the `WWW-Authenticate` header's value, or "".
         credential_sent: whether the request carried one.
         code: the JSON-RPC error code in the body, or None when it holds none.
+        refused: a digest of the token that was refused, or "".
+        issuer: where one signs in, or "" while that is not known.
+        scopes: what one would be asked to allow, as far as known.
     """
+
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -266,6 +273,7 @@ class AuthRequired(TransportError):
         challenge: str = "",
         credential_sent: bool = False,
         code: int | None = None,
+        refused: str = "",
         hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
@@ -273,6 +281,14 @@ class AuthRequired(TransportError):
         self.challenge = challenge
         self.credential_sent = credential_sent
         self.code = code
+        self.refused = refused
+
+
+class SignInFailed(AuthRequired):
+    """Signing in was tried and did not succeed: what the servers say does not fit together, or access was not granted."""
+
+    def __init__(self, message: str, *, status: int = 401, hint: str = "") -> None:
+        super().__init__(message, status=status, hint=hint)
 
 
 class HttpRejected(TransportError):

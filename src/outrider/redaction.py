@@ -132,7 +132,13 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms: set[str] = set()
+        self._forms: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """From now on mask these values too: a token is had only after its target is known."""
+        forms: set[str] = set(self._forms)
         for secret in secrets:
             encoded = secret.encode(errors="surrogatepass")
             forms.update(
@@ -148,6 +154,7 @@ class Redactor:
         ordered = sorted(
             (form for form in forms if len(form) >= _LONG_ENOUGH_IF_NAMED), key=lambda form: (-len(form), form)
         )
+        self._forms = frozenset(forms)
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def __call__(self, text: str) -> str:

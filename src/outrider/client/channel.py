@@ -86,16 +86,19 @@ class Channel(Protocol):
     Attributes:
         transport: "stdio", "streamable-http" or "http+sse".
         stdio: whether it is a pipe to a process of ours.
-        credential_sent: whether requests carry a credential.
         on_incoming: called for every request and notification of the peer's, in order of arrival; must not block or raise.
         warnings: what the transport had to overlook, for reports.
     """
 
     transport: str
     stdio: bool
-    credential_sent: bool
     on_incoming: Callable[[Incoming], None]
     warnings: list[str]
+
+    @property
+    def credential_sent(self) -> bool:
+        """Whether requests carry a credential."""
+        ...
 
     async def request(self, outgoing: Outgoing) -> Reply:
         """Send a request and wait for its reply.

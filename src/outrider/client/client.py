@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar, cast
 
@@ -18,14 +18,16 @@ from msgspec import Raw
 
 from outrider.cache.answers import Peer
 from outrider.cache.memory import Memory
+from outrider.client.auth.authorizer import Challenge
 from outrider.client.channel import Channel, call_back
 from outrider.client.listing import CutOff, Gathering, Listing
 from outrider.client.opening import Trail, open_session
 from outrider.client.remembering import Remembering, peer_of
 from outrider.client.session import Change, Progress, ProgressCallback, Session, Subscription, Wanted
-from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
+from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target, parse_target
 from outrider.errors import (
     MODERN_CODES,
+    AuthRequired,
     ConnectionLost,
     HeaderMismatch,
     HttpRejected,
@@ -35,6 +37,7 @@ from outrider.errors import (
     OutriderError,
     PeerError,
     RemoteProtocolError,
+    SignInFailed,
     TimedOut,
     UnsupportedVersion,
 )
@@ -71,6 +74,11 @@ _PROGRESS_PATIENCE: Final = 10
 """Progress restarts a call's clock, up to this many times its limit.
 
 Spec: 2026-07-28 basic/patterns/cancellation#timeouts (MAY, SHOULD cap)
+"""
+_MAX_SIGN_INS: Final = 2
+"""For one request: once for want of any credential, once for want of a scope.
+
+Spec: 2026-07-28 basic/authorization#step-up-authorization-flow (SHOULD limit)
 """
 _MAX_RESTARTS: Final = 3
 _RESTART_WINDOW_S: Final = 60.0
@@ -135,7 +143,8 @@ class Client:
         self.trail = Trail()
         self.on_change: Callable[[Change], None] = lambda _: None
         self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
-        self._remembering = None if memory is None else Remembering(memory, peer or peer_of(target))
+        self._peer = peer
+        self._remembering = None if memory is None else Remembering(memory, peer or self._present_peer())
         self._era = assume
         self._session: Session | None = None
         self._opening = asyncio.Lock()
@@ -230,7 +239,14 @@ class Client:
         assume = self._era
         if assume is None and self._remembering is not None:
             assume = await self._remembering.assumed_era()
-        session = await open_session(self.target, self.options, self.trail, assume=assume)
+        for chances in reversed(range(_MAX_SIGN_INS + 1)):
+            try:
+                session = await open_session(self.target, self.options, self.trail, assume=assume)
+                break
+            except AuthRequired as error:
+                if not (chances and await self._signed_in(error)):
+                    raise
+                self.trail = Trail()
         session.on_change = self._changed
         session.on_log = lambda params: call_back(self.on_log, params)
         self._era = session.era
@@ -241,6 +257,40 @@ class Client:
             await session.close()
             raise
         return session
+
+    def _present_peer(self) -> Peer:
+        auth = self.options.auth
+        signed_in = auth.context(self.target.url) if auth is not None and isinstance(self.target, HttpTarget) else ""
+        return peer_of(self.target, signed_in=signed_in)
+
+    async def _signed_in(self, error: AuthRequired) -> bool:
+        """Let somebody sign in where a server demands it, outside of all time limits; whether it is worth asking once more.
+
+        Raises:
+            SignInFailed: it was tried.
+        """
+        auth = self.options.auth
+        if auth is None or not isinstance(self.target, HttpTarget) or isinstance(error, SignInFailed):
+            return False
+        if not await auth.sign_in(self.target.url, Challenge(error.status, error.challenge, error.refused)):
+            return False
+        if self._remembering is not None and self._peer is None:
+            # Whoever is signed in now must neither see nor fill what is remembered for somebody else.
+            self._remembering = Remembering(self._remembering.memory, self._present_peer())
+        return True
+
+    def _as_same(
+        self, remembering: Remembering, load: Callable[..., Awaitable[bytes]]
+    ) -> Callable[..., Awaitable[bytes]]:
+        """`load`, unless somebody signs in meanwhile: then the answer is not for the identity that it would be remembered for."""
+
+        async def load_as_same(*arguments: Any) -> bytes:
+            answer = await load(*arguments)
+            if self._remembering is not remembering:
+                raise _AnotherIdentity
+            return answer
+
+        return load_as_same
 
     async def rest(self) -> None:
         """End the process or connection, as when it has been idle for long; the next request opens it again."""
@@ -347,6 +397,26 @@ class Client:
         meta: Mapping[str, Any] | None,
         on_progress: ProgressCallback | None,
     ) -> Raw:
+        how = (timeout_s, headers, meta, on_progress)
+        for _ in range(_MAX_SIGN_INS):
+            try:
+                return await self._timed_once(session, method, params, *how)
+            except AuthRequired as error:
+                # A request that was refused for want of a credential was not carried out: it may be sent again, whatever it does.
+                if not await self._signed_in(error):
+                    raise
+        return await self._timed_once(session, method, params, *how)
+
+    async def _timed_once(
+        self,
+        session: Session,
+        method: str,
+        params: Mapping[str, Any],
+        timeout_s: float | None,
+        headers: Mapping[str, str] | None,
+        meta: Mapping[str, Any] | None,
+        on_progress: ProgressCallback | None,
+    ) -> Raw:
         limit = self.options.request_timeout_s if timeout_s is None else timeout_s
         loop = asyncio.get_running_loop()
         last_moment = loop.time() + _PROGRESS_PATIENCE * limit
@@ -416,8 +486,14 @@ class Client:
             if session.era is Era.MODERN:
                 session.description = read_description(await self._ask_discover(timeout_s))
             return self.server
-        recalled = await self._remembering.discover(lambda: self._described(timeout_s), refresh=refresh)
-        return read_description(recalled.value)
+        for _ in range(_MAX_SIGN_INS):
+            remembering = self._remembering
+            load = self._as_same(remembering, lambda: self._described(timeout_s))
+            try:
+                return read_description((await remembering.discover(load, refresh=refresh)).value)
+            except _AnotherIdentity:
+                pass
+        return read_description(await self._described(timeout_s))
 
     async def _ask_discover(self, timeout_s: float | None) -> Raw:
         return await self.request("server/discover", {}, timeout_s=timeout_s, is_safe=True)
@@ -610,10 +686,13 @@ class Client:
                     await gathering.read_all(ask)
                     return gathering.listing()
                 version = await self._remembering.known_version() or (await self._opened()).version
-                recalled = await self._remembering.list(
-                    kind.method, gathering.reading(ask), version, self.options.declared_capabilities(), refresh=refresh
-                )
+                remembering = self._remembering
+                reading = self._as_same(remembering, gathering.reading(ask))
+                capabilities = self.options.declared_capabilities()
+                recalled = await remembering.list(kind.method, reading, version, capabilities, refresh=refresh)
                 return gathering.recalled(recalled)
+        except _AnotherIdentity:
+            return await self._listing(kind, timeout_s, refresh=refresh)
         except CutOff:
             pass
         except TimeoutError as error:
@@ -646,6 +725,13 @@ class Client:
         names = {quarantined.item for quarantined in excluded}
         items = tuple(tool for tool in listing.items if tool.name not in names)
         return msgspec.structs.replace(listing, items=items, quarantined=(*listing.quarantined, *excluded))
+
+
+class _AnotherIdentity(AuthRequired):
+    """Somebody signed in while an answer was on its way."""
+
+    def __init__(self) -> None:
+        super().__init__("somebody signed in meanwhile", status=401)
 
 
 def _contradicts(era: Era, error: HttpRejected | PeerError) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,13 +18,16 @@ from outrider.cache.memory import Memory
 from outrider.client.client import Client
 from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, Failure
-from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
-from outrider.errors import OutriderError, PeerError
+from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target, parse_target
+from outrider.errors import AuthRequired, OutriderError, PeerError, SignInFailed
 from outrider.protocol.freshness import read_hints
 from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, ServerDescription
 from outrider.protocol.versions import Era
 
 __all__ = ["discover", "report_on"]
+
+_LOOK_UP_S: Final = 10.0
+"""How long the question where one signs in may hold up a report, in seconds."""
 
 
 async def discover(
@@ -82,10 +85,32 @@ async def report_on(client: Client, *, lists: bool = True, refresh: bool = False
             await _read_lists(report, client, refresh=refresh)
             report.timings_ms["lists"] = _since(lists_started)
     except OutriderError as error:
+        if isinstance(error, AuthRequired) and not isinstance(error, SignInFailed):
+            await _explain(error, client)
         report.failure = Failure.of(error)
     _collect(report, client)
     report.timings_ms["total"] = _since(started)
     return report
+
+
+async def _explain(error: AuthRequired, client: Client) -> None:
+    """Find out where one would sign in, without signing in; that it cannot be found out is no failure of its own.
+
+    Spec: 2026-07-28 basic/authorization/authorization-server-discovery
+    """
+    target = client.target
+    configured = isinstance(target, HttpTarget) and any(name.lower() == "authorization" for name in target.headers)
+    if error.status != 401 or not isinstance(target, HttpTarget) or configured:
+        return
+    from outrider.client.auth.flow import look_up
+
+    try:
+        async with asyncio.timeout(min(_LOOK_UP_S, client.options.start_timeout_s)):
+            plan = await look_up(target.url, error.challenge)
+    except (OutriderError, TimeoutError):
+        return
+    error.issuer, error.scopes = plan.server.issuer, plan.challenge.scopes or plan.resource.scopes or ()
+    error.hint = f"sign in with: outrider login {target.label}"
 
 
 def _empty_report(target: Target) -> DiscoveryReport:

@@ -22,6 +22,7 @@ import aiohttp
 import aiohttp.abc
 from aiohttp.abc import ResolveResult
 
+from outrider.client.auth.authorizer import Challenge, token_mark
 from outrider.client.channel import Incoming, Outgoing, Reply, call_back
 from outrider.client.target import ClientOptions, HttpTarget
 from outrider.errors import (
@@ -46,9 +47,9 @@ from outrider.protocol.jsonrpc import (
     decode_message,
     same_id,
 )
-from outrider.redaction import show_url
+from outrider.redaction import secrets_of, show_url
 
-__all__ = ["HttpChannel", "HttpConnection"]
+__all__ = ["HttpChannel", "HttpConnection", "LocalhostResolver", "challenge_of", "proxy_for"]
 
 _ACCEPT: Final = "application/json, text/event-stream"
 _TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
@@ -65,15 +66,22 @@ class HttpConnection:
 
     Args:
         target: where to; its headers go to its own origin only.
-        options: limits.
+        options: limits, and who signs in.
+
+    Attributes:
+        credential_sent: whether requests carry a credential that has not been found to be void.
     """
 
     def __init__(self, target: HttpTarget, options: ClientOptions) -> None:
         self.target = target
         self.options = options
+        self.credential_sent = target.has_credential
+        # A configured header is a decision; no token takes its place.
+        self._auth = None if any(name.lower() == "authorization" for name in target.headers) else options.auth
         self._url = target.url
-        self._proxy = None if target.is_loopback else _proxy_for(target.url)
-        self._resolver = _Resolver()
+        self._proxy = None if target.is_loopback else proxy_for(target.url)
+        self._masked = ""
+        self._resolver = LocalhostResolver()
         self._session = aiohttp.ClientSession(
             # Servers are isolated from each other and from earlier runs: no cookies, no .netrc.
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -88,10 +96,43 @@ class HttpConnection:
     ) -> aiohttp.ClientResponse:
         """Send one request, following redirects that keep method, body and origin; the caller releases the response.
 
+        A request that is refused for want of a credential has not been looked at: it is sent once more if there is another credential.
+
         Raises:
             ConnectFailed, ConnectionLost: no answer.
             HttpRejected: a redirect that is not followed.
+            SignInFailed: a credential could not be renewed, and why.
         """
+        if self._auth is None:
+            return await self._open(method, headers, body, url)
+        token = await self._token_headers()
+        response = await self._open(method, {**headers, **token}, body, url)
+        if response.status not in (401, 403):
+            return response
+        try:
+            has_another = await self._auth.on_challenge(self.target.url, challenge_of(response))
+            token = await self._token_headers()
+        except BaseException:
+            response.close()
+            raise
+        if not has_another:
+            return response
+        response.close()
+        return await self._open(method, {**headers, **token}, body, url)
+
+    async def _token_headers(self) -> Mapping[str, str]:
+        """The token's headers; from here on the token is masked wherever this target's texts are shown."""
+        assert self._auth is not None
+        token = await self._auth.headers(self.target.url)
+        self.credential_sent = self.target.has_credential or bool(token)
+        if (value := token.get("Authorization")) and value != self._masked:
+            self.target.redact.learn(secrets_of(headers=token))
+            self._masked = value
+        return token
+
+    async def _open(
+        self, method: str, headers: Mapping[str, str], body: bytes | None, url: str
+    ) -> aiohttp.ClientResponse:
         is_endpoint = not url
         url = url or self._url
         for _ in range(_MAX_REDIRECTS + 1):
@@ -256,12 +297,16 @@ class HttpChannel:
 
     def __init__(self, target: HttpTarget, options: ClientOptions) -> None:
         self.connection = HttpConnection(target, options)
-        self.credential_sent = target.has_credential
         self.on_incoming: Callable[[Incoming], None] = lambda _: None
         self.warnings: list[str] = []
         self.resumable = False
         self._target = target
         self._strays = ""
+
+    @property
+    def credential_sent(self) -> bool:
+        """See `Channel`."""
+        return self.connection.credential_sent
 
     async def request(self, outgoing: Outgoing) -> Reply:
         """See `Channel.request`. Cancelling closes the response, which is how this transport cancels."""
@@ -443,12 +488,13 @@ class HttpChannel:
         return AuthRequired(
             f"{self._target.label} answered {response.status}{self._quote(data)}",
             status=response.status,
-            challenge=self._target.redact(response.headers.get("WWW-Authenticate", "")),
+            challenge=self._target.redact(challenge_of(response).header),
             credential_sent=sent,
+            refused=challenge_of(response).refused,
             code=message.code if isinstance(message, ErrorReply) else None,
             hint="the credential that was sent is not accepted"
             if sent
-            else "give a credential, for example with --header 'Authorization: Bearer …'",
+            else "sign in with `outrider login`, or give a credential, for example with --header 'Authorization: Bearer …'",
         )
 
     def _quote(self, data: bytes) -> str:
@@ -456,13 +502,20 @@ class HttpChannel:
         return f": {text[:200]}" if text else ""
 
 
-class _Resolver(aiohttp.abc.AbstractResolver):
+def challenge_of(response: aiohttp.ClientResponse) -> Challenge:
+    """What a refusal with 401 or 403 asks for."""
+    header = ", ".join(response.headers.getall("WWW-Authenticate", ()))
+    return Challenge(response.status, header, token_mark(response.request_info.headers.get("Authorization", "")))
+
+
+class LocalhostResolver(aiohttp.abc.AbstractResolver):
     """Names to addresses; `localhost` is both loopback addresses, whichever of them the system's files list.
 
     A server on one family is else not found by a client on the other. Spec: RFC 6761 6.3
     """
 
     def __init__(self) -> None:
+        """No look-up is made yet."""
         self._system = aiohttp.ThreadedResolver()
 
     async def resolve(
@@ -506,7 +559,7 @@ def _retry_after(headers: Mapping[str, Any]) -> float | None:
     return min(float(value), 3_600.0) if value.isdecimal() and len(value) < 10 else None
 
 
-def _proxy_for(url: str) -> str | None:
+def proxy_for(url: str) -> str | None:
     """The proxy that the environment names for a URL, honouring NO_PROXY."""
     parts = urlsplit(url)
     proxies = urllib.request.getproxies()

@@ -32,7 +32,7 @@ _METHODS_OF: Final = {
 _fingerprinter: Fingerprinter | None = None
 
 
-def peer_of(target: Target, fingerprinter: Fingerprinter | None = None) -> Peer:
+def peer_of(target: Target, fingerprinter: Fingerprinter | None = None, *, signed_in: str = "") -> Peer:
     """The identity of a target and of the credentials it is used with.
 
     Everything configured counts for both: an edited command, URL, variable or header is another target.
@@ -40,6 +40,7 @@ def peer_of(target: Target, fingerprinter: Fingerprinter | None = None) -> Peer:
     Args:
         target: the target, with all placeholders filled in.
         fingerprinter: None for the user's own key.
+        signed_in: what tells the identity that is signed in from others, or "" for none; see `Authorizer.context`.
     """
     global _fingerprinter
     if fingerprinter is None:
@@ -55,7 +56,12 @@ def peer_of(target: Target, fingerprinter: Fingerprinter | None = None) -> Peer:
     fingerprint = fingerprinter.http(target.url, target.headers)
     return Peer(
         fingerprint,
-        fingerprinter.context({f"header:{name}": value for name, value in target.headers.items()}),
+        fingerprinter.context(
+            {
+                **{f"header:{name}": value for name, value in target.headers.items()},
+                **({"oauth": signed_in} if signed_in else {}),
+            }
+        ),
         target.label,
     )
 

@@ -48,6 +48,8 @@ class Failure(Struct, frozen=True, rename="camel"):
         message: one sentence without secrets.
         hint: what to do next, or "".
         challenge: for "auth": the WWW-Authenticate header, or "".
+        issuer: for "auth": where one signs in, or "" if that could not be found out.
+        scopes: for "auth": what one would be asked to allow, as far as the server says.
         exit_code: for "ended": the process's exit code, negative for a signal; or None.
     """
 
@@ -55,6 +57,8 @@ class Failure(Struct, frozen=True, rename="camel"):
     message: str
     hint: str = ""
     challenge: str = ""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
     exit_code: int | None = None
 
     @classmethod
@@ -62,7 +66,7 @@ class Failure(Struct, frozen=True, rename="camel"):
         """The failure that an exception stands for."""
         match error:
             case AuthRequired():
-                return cls("auth", str(error), error.hint, error.challenge)
+                return cls("auth", str(error), error.hint, error.challenge, error.issuer, error.scopes)
             case ConnectionLost():
                 return cls("ended", str(error), error.hint, exit_code=error.exit_code)
             case TimedOut():

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 from outrider.client.channel import Correlator, Incoming, Outgoing, Reply
-from outrider.client.http import HttpConnection
+from outrider.client.http import HttpConnection, challenge_of
 from outrider.client.target import ClientOptions, HttpTarget
 from outrider.errors import (
     AuthRequired,
@@ -48,7 +48,6 @@ class SseChannel:
     stdio = False
 
     def __init__(self, target: HttpTarget, connection: HttpConnection) -> None:
-        self.credential_sent = target.has_credential
         self.on_incoming: Callable[[Incoming], None] = lambda _: None
         self.warnings: list[str] = ["the server speaks only the HTTP+SSE transport, deprecated since 2025-03-26"]
         self._target = target
@@ -56,6 +55,11 @@ class SseChannel:
         self._replies = Correlator()
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reader: asyncio.Task[None] | None = None
+
+    @property
+    def credential_sent(self) -> bool:
+        """See `Channel`."""
+        return self._connection.credential_sent
 
     @classmethod
     async def open(cls, target: HttpTarget, options: ClientOptions) -> SseChannel:
@@ -83,8 +87,14 @@ class SseChannel:
         excerpt = await self._connection.excerpt(response)
         message = f"{self._target.label} answered {status} to {what}" + (f": {excerpt[:200]}" if excerpt else "")
         if status in (401, 403):
-            challenge = self._target.redact(response.headers.get("WWW-Authenticate", ""))
-            return AuthRequired(message, status=status, challenge=challenge, credential_sent=self.credential_sent)
+            asked = challenge_of(response)
+            return AuthRequired(
+                message,
+                status=status,
+                challenge=self._target.redact(asked.header),
+                credential_sent=self.credential_sent,
+                refused=asked.refused,
+            )
         if status in (408, 425, 429) or status >= 500:
             return Unavailable(message, status=status)
         return HttpRejected(message, status=status, excerpt=excerpt)

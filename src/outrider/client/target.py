@@ -19,6 +19,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from outrider._version import __version__
+from outrider.client.auth.authorizer import Authorizer
 from outrider.client.inputs import InputHandlers
 from outrider.errors import ConfigError
 from outrider.protocol.framing import MAX_MESSAGE_BYTES
@@ -137,6 +138,7 @@ class ClientOptions:
         capabilities: further ClientCapabilities to declare, beside those that `inputs` stands for.
         inputs: who answers when a server asks back.
         max_input_rounds: how often one call may ask back before it is given up.
+        auth: signs in where servers demand it; None to fail with `AuthRequired`. A configured `Authorization` header goes before it.
         trace: called with a direction (">" out, "<" in, "!" diagnostic) and a redacted line for every message; None for none.
     """
 
@@ -154,6 +156,7 @@ class ClientOptions:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     inputs: InputHandlers = field(default_factory=InputHandlers)
     max_input_rounds: int = 10
+    auth: Authorizer | None = None
     trace: Callable[[str, str], None] | None = None
 
     def declared_capabilities(self) -> dict[str, Any]:

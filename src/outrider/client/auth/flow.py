@@ -1,0 +1,714 @@
+"""Signing in: from a refused request to a token, for people and for machines.
+
+Decided here: when metadata is fetched, when a token is renewed, given up or asked for anew, and the OAuth messages, which authlib and
+joserfc make. Not here: what the documents mean and which step follows which (`steps`), what may be fetched (`fetching`), where credentials
+are kept (`store`), how a person consents (`browser`).
+
+Spec: 2026-07-28 basic/authorization
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from outrider.client.auth.authorizer import Challenge, token_mark
+from outrider.client.auth.fetching import Answer, Fetcher
+from outrider.client.auth.steps import (
+    Bearer,
+    Pending,
+    Registered,
+    ResourceMetadata,
+    ServerMetadata,
+    canonical_url,
+    check_response,
+    choose_auth_method,
+    choose_issuer,
+    choose_registration,
+    choose_scopes,
+    is_loopback,
+    origin_of,
+    parse_bearer,
+    parse_scopes,
+    read_resource_metadata,
+    read_server_metadata,
+    registration_request,
+    require_pkce,
+    require_secure,
+    resource_metadata_urls,
+    server_metadata_urls,
+    step_up,
+)
+from outrider.client.auth.store import CredentialStore, Grant, InMemoryStore
+from outrider.errors import ConfigError, SignInFailed, TransportError
+from outrider.redaction import Redactor, show_url
+
+__all__ = [
+    "ClientCredentials",
+    "EnterpriseManaged",
+    "OAuth",
+    "OAuthClient",
+    "Plan",
+    "UserAgent",
+    "WorkloadIdentity",
+    "look_up",
+]
+
+_JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
+_ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
+_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+_EARLY_S: Final = 30.0
+"""A token is renewed this long before it expires: a request under way must not outlive it."""
+_ASSERTION_LIFE_S: Final = 120
+_MAX_STEP_UPS: Final = 3
+"""How often in one process the scopes at one server are widened; a server that always wants more is given up."""
+
+
+class UserAgent(Protocol):
+    """Takes a person, or what stands for one, to a page and brings back where it ended; see `browser.Browser`."""
+
+    async def start(self, preferred: str) -> str:
+        """Get ready, and name the redirect URI: `preferred` if it is still to be had, or any if that is ""."""
+        ...
+
+    async def visit(self, url: str, state: str) -> str:
+        """Go to `url`, and return the redirect URI with the response in its query. Responses with another `state` are ignored."""
+        ...
+
+    async def close(self) -> None:
+        """Give back what `start` took."""
+        ...
+
+
+@dataclass(frozen=True, repr=False)
+class OAuthClient:
+    """Who we are at authorization servers.
+
+    Attributes:
+        client_id: given by an authorization server beforehand, or "".
+        client_secret: its secret, or "".
+        private_key_pem: the key for `private_key_jwt` instead of a secret, or "".
+        signing_algorithm: of that key.
+        issuer: who gave out the id; "" binds it to the first authorization server it is used at.
+        metadata_url: the https URL of a Client ID Metadata Document about us, or "".
+        scopes: asked for beside what servers name.
+    """
+
+    client_id: str = ""
+    client_secret: str = ""
+    private_key_pem: str = ""
+    signing_algorithm: str = "ES256"
+    issuer: str = ""
+    metadata_url: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClientCredentials:
+    """A machine that acts for itself, with a secret or a key. Extension: io.modelcontextprotocol/oauth-client-credentials"""
+
+
+@dataclass(frozen=True, repr=False)
+class WorkloadIdentity:
+    """A machine that shows a token of the platform it runs on.
+
+    Attributes:
+        assertion: given the issuer it is for, returns a fresh JWT.
+    """
+
+    assertion: Callable[[str], Awaitable[str]]
+
+
+@dataclass(frozen=True, repr=False)
+class EnterpriseManaged:
+    """A user whom an enterprise's identity provider already knows: its ID token is exchanged for a grant at each authorization server.
+
+    Attributes:
+        id_token: returns the user's ID token.
+        token_endpoint: of the identity provider; trusted, as it is configured here.
+        client_id: our client at the identity provider.
+        client_secret: its secret, or "".
+
+    Extension: io.modelcontextprotocol/enterprise-managed-authorization
+    """
+
+    id_token: Callable[[], Awaitable[str]]
+    token_endpoint: str
+    client_id: str
+    client_secret: str = ""
+
+
+Machine = ClientCredentials | WorkloadIdentity | EnterpriseManaged
+
+
+class Plan(Struct, frozen=True):
+    """What was found out about a protected server before anybody signs in.
+
+    Attributes:
+        challenge: what the server's challenge says.
+        resource: its metadata as a resource.
+        server: the authorization server's.
+    """
+
+    challenge: Bearer
+    resource: ResourceMetadata
+    server: ServerMetadata
+
+
+async def look_up(url: str, header: str = "", *, bound: str = "", known: str = "") -> Plan:
+    """Find out where one signs in for the MCP server at `url`.
+
+    Args:
+        url: the MCP server.
+        header: the `WWW-Authenticate` header of its refusal, or "".
+        bound: the issuer that our client is registered with beforehand, or "".
+        known: the issuer that was used last, or "".
+
+    Raises:
+        SignInFailed: the metadata is missing, does not fit together or points where it must not.
+        TransportError: it cannot be fetched.
+    """
+    async with Fetcher(url) as fetcher:
+        return await _look_up(fetcher, url, header, bound, known)
+
+
+async def _look_up(fetcher: Fetcher, url: str, header: str, bound: str, known: str) -> Plan:
+    challenge = parse_bearer(header)
+    resource = await _resource_metadata(fetcher, url, challenge)
+    if resource is None:
+        # Servers of 2025-03-26 were their own authorization servers; later ones must have said so.
+        origin = "/".join(canonical_url(url).split("/")[:3])
+        resource = ResourceMetadata(canonical_url(url), (bound or origin,))
+    issuer = choose_issuer(resource.authorization_servers, bound=bound, known=known)
+    return Plan(challenge, resource, await _server_metadata(fetcher, issuer))
+
+
+async def _resource_metadata(fetcher: Fetcher, url: str, challenge: Bearer) -> ResourceMetadata | None:
+    for place in resource_metadata_urls(url, challenge):
+        answer = await fetcher.get(place, "the protected-resource metadata")
+        if answer.status == 200 and answer.document:
+            return read_resource_metadata(answer.document, url)
+        if challenge.resource_metadata:
+            raise SignInFailed(
+                f"there is no protected-resource metadata at {show_url(place)} ({answer.status}), where the server says it is"
+            )
+    return None
+
+
+async def _server_metadata(fetcher: Fetcher, issuer: str) -> ServerMetadata:
+    require_secure(issuer, "the authorization server")
+    for place in server_metadata_urls(issuer):
+        answer = await fetcher.get(place, "the authorization server's metadata")
+        if answer.status == 200 and answer.document:
+            return read_server_metadata(answer.document, issuer)
+    raise SignInFailed(
+        f"no authorization server's metadata was found for {show_url(issuer)}",
+        hint="the server may want a fixed token: give it with --header 'Authorization: Bearer …'",
+    )
+
+
+@dataclass
+class _State:
+    """One server's share of an authorizer."""
+
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    grant: Grant | None = None
+    loaded: bool = False
+    header: str = ""
+    step_ups: int = 0
+
+
+class OAuth:
+    """An `Authorizer` that signs in with OAuth 2.1.
+
+    Without `agent` and `machine` it only uses and renews what `store` holds: what commands do for a user who has signed in before.
+
+    Args:
+        store: where credentials are kept; None for memory.
+        client: who we are.
+        agent: takes a person to the authorization server; None if nobody is there.
+        machine: how a machine signs in by itself, instead of a person.
+        start_anew: look away from stored grants, and sign in again.
+        clock: the time, in seconds since 1970.
+
+    Raises:
+        ConfigError: a machine needs a client id, or the client's metadata URL is not https with a path.
+    """
+
+    def __init__(
+        self,
+        store: CredentialStore | None = None,
+        *,
+        client: OAuthClient | None = None,
+        agent: UserAgent | None = None,
+        machine: Machine | None = None,
+        start_anew: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store: CredentialStore = store if store is not None else InMemoryStore()
+        self._client = client or OAuthClient()
+        self._agent = agent
+        self._machine = machine
+        self._start_anew = start_anew
+        self._clock = clock
+        self._states: dict[str, _State] = {}
+        self._bound: str = self._client.issuer
+        if machine is not None and not self._client.client_id:
+            raise ConfigError("a machine that signs in by itself needs a client id")
+        document = self._client.metadata_url
+        if document and not (document.startswith("https://") and document.partition("://")[2].partition("/")[2]):
+            raise ConfigError("the URL of a Client ID Metadata Document must be https and have a path")
+
+    # -- Authorizer ----------------------------------------------------------------------------------------------------------------
+
+    def context(self, url: str) -> str:
+        """See `Authorizer.context`."""
+        if self._machine is not None:
+            return f"{type(self._machine).__name__}:{self._client.client_id}"
+        grant = self._state(url).grant
+        return grant.id if grant is not None and (grant.access_token or grant.refresh_token) else ""
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        """See `Authorizer.headers`."""
+        state = self._state(url)
+        if state.grant is None or not (state.grant.access_token or state.grant.refresh_token):
+            return {}
+        if self._is_stale(state.grant):
+            async with state.turn:
+                if self._is_stale(state.grant):
+                    await self._renew(state, url)
+        grant = state.grant
+        return {"Authorization": f"Bearer {grant.access_token}"} if grant.access_token else {}
+
+    async def on_challenge(self, url: str, challenge: Challenge) -> bool:
+        """See `Authorizer.on_challenge`."""
+        state = self._state(url)
+        async with state.turn:
+            if self._has_another(state, challenge):
+                return True
+            if self._machine is not None:
+                return await self._admit_machine(state, url, challenge)
+            if challenge.status != 401 or state.grant is None or not challenge.refused:
+                return False
+            # The server may have moved to another authorization server: then renewing at the old one helps nobody.
+            if await self._has_moved(state.grant, url, challenge):
+                self._drop(state, url)
+                return False
+            return await self._renew(state, url)
+
+    async def sign_in(self, url: str, challenge: Challenge) -> bool:
+        """See `Authorizer.sign_in`. When cancelled, nothing is kept and the agent is closed."""
+        if self._agent is None or self._machine is not None:
+            return False
+        state = self._state(url)
+        async with state.turn:
+            if self._has_another(state, challenge):
+                return True
+            scopes: tuple[str, ...] | None = None
+            if challenge.status == 403:
+                before = state.grant.scopes if state.grant is not None else ()
+                scopes = step_up(before, parse_bearer(challenge.header))
+                if scopes is None or state.step_ups >= _MAX_STEP_UPS:
+                    return False
+                state.step_ups += 1
+            async with Fetcher(url) as fetcher:
+                await self._admit_person(state, url, challenge, fetcher, self._agent)
+        return True
+
+    async def sign_out(self, url: str) -> bool:
+        """Forget the grant for `url`, and give its tokens back to the authorization server as far as that works.
+
+        Returns:
+            Whether there was one.
+        """
+        state = self._state(url)
+        async with state.turn:
+            grant, state.grant = state.grant, None
+            known = self._store.forget_grant(url)
+        if grant is not None and grant.revocation_endpoint:
+            for token in filter(None, (grant.refresh_token, grant.access_token)):
+                try:
+                    async with Fetcher(url) as fetcher:
+                        await self._post_form(
+                            fetcher,
+                            grant.revocation_endpoint,
+                            grant.client,
+                            {"token": token},
+                            "the revocation endpoint",
+                        )
+                except TransportError:
+                    pass  # It is forgotten here in any case, and expires there.
+        return known or grant is not None
+
+    def grant(self, url: str) -> Grant | None:
+        """The present grant for a server, or None."""
+        return self._state(url).grant
+
+    # -- what is held --------------------------------------------------------------------------------------------------------------
+
+    def _state(self, url: str) -> _State:
+        state = self._states.setdefault(url, _State())
+        if not state.loaded:
+            state.loaded = True
+            grant = None if self._start_anew else self._store.grant(url)
+            # A token in clear text on the way is everybody's token.
+            if grant is not None and (origin_of(url)[0] == "https" or is_loopback(url)):
+                state.grant = grant
+        return state
+
+    def _is_stale(self, grant: Grant | None) -> bool:
+        if grant is None or not grant.access_token:
+            return grant is not None and bool(grant.refresh_token)
+        return grant.expires_at is not None and grant.expires_at - _EARLY_S < self._clock()
+
+    def _has_another(self, state: _State, challenge: Challenge) -> bool:
+        """Whether another task has got a new token while this one waited for its turn."""
+        token = state.grant.access_token if state.grant is not None else ""
+        return bool(token) and token_mark(f"Bearer {token}") != challenge.refused
+
+    def _drop(self, state: _State, url: str) -> None:
+        """The tokens are good for nothing any more. What was asked for is remembered for the next time, in this process."""
+        if state.grant is not None:
+            state.grant = replace(state.grant, access_token="", refresh_token="", expires_at=None)
+        if not self._start_anew:
+            self._store.forget_grant(url)
+
+    def _keep(self, state: _State, grant: Grant) -> None:
+        state.grant = grant
+        self._store.keep_grant(grant)
+
+    async def _has_moved(self, grant: Grant, url: str, challenge: Challenge) -> bool:
+        async with Fetcher(url) as fetcher:
+            resource = await _resource_metadata(fetcher, url, parse_bearer(challenge.header))
+        return resource is not None and grant.issuer not in resource.authorization_servers
+
+    async def _renew(self, state: _State, url: str) -> bool:
+        """Renew the token; whether there is a usable one now. Without one, and no outage to blame, the grant is given up."""
+        if self._machine is not None:
+            return await self._admit_machine(state, url, Challenge(401, state.header))
+        async with self._store.turn(url):
+            ours, stored = state.grant, self._store.grant(url)
+            if ours is None:
+                return False
+            # Another process may have had its turn before us, and used up the refresh token that we know.
+            if stored is not None and stored.access_token != ours.access_token and not self._is_stale(stored):
+                state.grant = stored
+                return True
+            grant = stored if stored is not None and stored.id == ours.id else ours
+            if not grant.refresh_token:
+                self._drop(state, url)
+                return False
+            fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
+            async with Fetcher(url) as fetcher:
+                answer = await self._post_form(
+                    fetcher, grant.token_endpoint, grant.client, fields, "the token endpoint"
+                )
+            if answer.status >= 500 or answer.status == 429:
+                raise TransportError(
+                    f"the token endpoint at {show_url(grant.token_endpoint)} answered {answer.status}",
+                    hint="try again later",
+                )
+            if answer.status != 200 or "access_token" not in answer.document:
+                self._drop(state, url)
+                return False
+            self._keep(state, self._granted(grant, answer))
+            return True
+
+    # -- people --------------------------------------------------------------------------------------------------------------------
+
+    async def _admit_person(
+        self, state: _State, url: str, challenge: Challenge, fetcher: Fetcher, agent: UserAgent
+    ) -> None:
+        _require_libraries()
+        from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
+        from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
+        _require_safe_way(url)
+        before = state.grant
+        plan = await _look_up(fetcher, url, challenge.header, self._bound, before.issuer if before is not None else "")
+        server = plan.server
+        require_pkce(server)
+        if not server.authorization_endpoint:
+            raise SignInFailed(f"{show_url(server.issuer)} names no authorization endpoint")
+        scopes = choose_scopes(
+            plan.challenge,
+            plan.resource,
+            server,
+            wanted=self._client.scopes,
+            before=before.scopes if before is not None else (),
+            offline=True,
+        )
+        try:
+            client = await self._become_client(fetcher, server, scopes, agent)
+            redirect_uri = client.redirect_uri
+            pending = Pending(
+                secrets.token_urlsafe(32), secrets.token_urlsafe(48), server.issuer, redirect_uri, server.sends_issuer
+            )
+            page = prepare_grant_uri(
+                server.authorization_endpoint,
+                client.client_id,
+                "code",
+                redirect_uri=redirect_uri,
+                scope=list(scopes),
+                state=pending.state,
+                code_challenge=create_s256_code_challenge(pending.verifier),
+                code_challenge_method="S256",
+                resource=plan.resource.resource,
+            )
+            code = check_response(pending, await agent.visit(page, pending.state))
+        finally:
+            await agent.close()
+        fields = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": redirect_uri,
+            "code_verifier": pending.verifier,
+            "resource": plan.resource.resource,
+        }
+        answer = await self._post_form(fetcher, server.token_endpoint, client, fields, "the token endpoint")
+        if answer.document.get("error") == "invalid_client" and client.dynamic:
+            self._store.forget_client(server.issuer)  # It does not know us any more; the next time we register anew.
+        _require_token(answer, server.token_endpoint, (code, pending.verifier, client.client_secret))
+        self._keep(state, self._granted(_new_grant(url, plan, client, scopes), answer))
+
+    async def _become_client(
+        self, fetcher: Fetcher, server: ServerMetadata, scopes: Sequence[str], agent: UserAgent
+    ) -> Registered:
+        """Our client at a server, with the redirect URI at which the agent waits.
+
+        Spec: 2026-07-28 basic/authorization/client-registration#authorization-server-binding (MUST)
+        """
+        ours = self._client
+        match choose_registration(server, client_id=ours.client_id, metadata_url=ours.metadata_url):
+            case "given":
+                return replace(self._given_client(server), redirect_uri=await agent.start(""))
+            case "document":
+                return Registered(server.issuer, ours.metadata_url, redirect_uri=await agent.start(""))
+        known = self._store.client(server.issuer)
+        redirect_uri = await agent.start(known.redirect_uri if known is not None else "")
+        if known is not None and known.redirect_uri == redirect_uri:
+            return known
+        body = msgspec.json.encode(registration_request(server, redirect_uri, scopes))
+        answer = await fetcher.post(
+            server.registration_endpoint, body, {"Content-Type": "application/json"}, "the registration endpoint"
+        )
+        client_id, secret = answer.document.get("client_id"), answer.document.get("client_secret")
+        if answer.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
+            raise SignInFailed(
+                f"{show_url(server.issuer)} does not register this client: {_told(answer)}",
+                hint="register a client there by hand, and give its id with --client-id",
+            )
+        secret = secret if isinstance(secret, str) else ""
+        told = answer.document.get("token_endpoint_auth_method")
+        method = choose_auth_method(
+            server.auth_methods, has_secret=bool(secret), told=told if isinstance(told, str) else ""
+        )
+        client = Registered(server.issuer, client_id, secret, method, redirect_uri, dynamic=True)
+        self._store.keep_client(client)
+        return client
+
+    def _given_client(self, server: ServerMetadata) -> Registered:
+        ours = self._client
+        self._bound = self._bound or server.issuer
+        method = choose_auth_method(
+            server.auth_methods, has_secret=bool(ours.client_secret), has_key=bool(ours.private_key_pem)
+        )
+        return Registered(server.issuer, ours.client_id, ours.client_secret, method)
+
+    # -- machines ------------------------------------------------------------------------------------------------------------------
+
+    async def _admit_machine(self, state: _State, url: str, challenge: Challenge) -> bool:
+        _require_safe_way(url)
+        before = state.grant
+        header = state.header = challenge.header
+        if challenge.status == 403:
+            wider = step_up(before.scopes if before is not None else (), parse_bearer(header))
+            if wider is None or state.step_ups >= _MAX_STEP_UPS:
+                return False
+            state.step_ups += 1
+        async with Fetcher(url) as fetcher:
+            plan = await _look_up(fetcher, url, header, self._bound, before.issuer if before is not None else "")
+            client = self._given_client(plan.server)
+            scopes = choose_scopes(
+                plan.challenge,
+                plan.resource,
+                plan.server,
+                wanted=self._client.scopes,
+                before=before.scopes if before is not None else (),
+            )
+            fields = {"resource": plan.resource.resource, **({"scope": " ".join(scopes)} if scopes else {})}
+            match self._machine:
+                case WorkloadIdentity(assertion):
+                    fields |= {"grant_type": _JWT_BEARER, "assertion": await assertion(plan.server.issuer)}
+                case EnterpriseManaged() as enterprise:
+                    fields |= {"grant_type": _JWT_BEARER, "assertion": await self._exchange(enterprise, plan, scopes)}
+                case _:
+                    fields |= {"grant_type": "client_credentials"}
+            answer = await self._post_form(fetcher, plan.server.token_endpoint, client, fields, "the token endpoint")
+        _require_token(answer, plan.server.token_endpoint, (client.client_secret, fields.get("assertion", "")))
+        # Machines get no refresh token that would be worth keeping: they can always ask anew.
+        grant = self._granted(_new_grant(url, plan, client, scopes), answer)
+        state.grant = replace(grant, refresh_token="")
+        return True
+
+    async def _exchange(self, enterprise: EnterpriseManaged, plan: Plan, scopes: Sequence[str]) -> str:
+        """The user's ID token for a grant that is good at one authorization server and for one resource."""
+        id_token = await enterprise.id_token()
+        fields = {
+            "grant_type": _TOKEN_EXCHANGE,
+            "requested_token_type": _ID_JAG,
+            "audience": plan.server.issuer,
+            "resource": plan.resource.resource,
+            "subject_token": id_token,
+            "subject_token_type": _ID_TOKEN,
+            **({"scope": " ".join(scopes)} if scopes else {}),
+        }
+        method = "client_secret_basic" if enterprise.client_secret else "none"
+        client = Registered("", enterprise.client_id, enterprise.client_secret, method)
+        async with Fetcher(enterprise.token_endpoint) as fetcher:
+            answer = await self._post_form(fetcher, enterprise.token_endpoint, client, fields, "the identity provider")
+        token = answer.document.get("access_token")
+        if answer.status != 200 or not isinstance(token, str) or answer.document.get("issued_token_type") != _ID_JAG:
+            told = Redactor((id_token, enterprise.client_secret))(_told(answer))
+            raise SignInFailed(f"the identity provider at {show_url(enterprise.token_endpoint)} gives no grant: {told}")
+        return token
+
+    # -- messages ------------------------------------------------------------------------------------------------------------------
+
+    async def _post_form(
+        self, fetcher: Fetcher, url: str, client: Registered, fields: Mapping[str, str], what: str
+    ) -> Answer:
+        _require_libraries()
+        from authlib.common.urls import add_params_to_qs
+        from authlib.oauth2.auth import ClientAuth
+
+        body, headers = add_params_to_qs("", list(fields.items())), dict(_FORM)
+        if client.auth_method == "private_key_jwt":
+            assertion = self._client_assertion(client)
+            extra = {
+                "client_id": client.client_id,
+                "client_assertion_type": _ASSERTION_TYPE,
+                "client_assertion": assertion,
+            }
+            body = add_params_to_qs(body, list(extra.items()))
+        else:
+            # In the Basic header id and secret are form-encoded, which authlib leaves to its callers. Spec: RFC 6749 2.3.1
+            encode: Callable[[str], str] = quote if client.auth_method == "client_secret_basic" else str
+            keeper = ClientAuth(encode(client.client_id), encode(client.client_secret), client.auth_method)
+            try:
+                _, headers, body = keeper.prepare("POST", url, headers, body)
+            except TypeError as error:
+                raise SignInFailed(
+                    f"the authorization server wants an unknown way of authentication: {client.auth_method[:50]}"
+                ) from error
+        return await fetcher.post(url, body.encode(), headers, what)
+
+    def _client_assertion(self, client: Registered) -> str:
+        """Spec: RFC 7523 2.2, with the issuer as the audience, as its revision demands."""
+        _require_libraries()
+        from joserfc import jwt
+        from joserfc.errors import JoseError
+        from joserfc.jwk import ECKey, OKPKey, RSAKey
+
+        algorithm = self._client.signing_algorithm
+        kinds: dict[str, Any] = {"ES": ECKey, "RS": RSAKey, "PS": RSAKey, "Ed": OKPKey}
+        kind = kinds.get(algorithm[:2], ECKey)
+        now = int(self._clock())
+        claims = {
+            "iss": client.client_id,
+            "sub": client.client_id,
+            "aud": client.issuer,
+            "jti": secrets.token_urlsafe(16),
+            "iat": now,
+            "exp": now + _ASSERTION_LIFE_S,
+        }
+        try:
+            key = kind.import_key(self._client.private_key_pem)
+            return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
+        except (ValueError, TypeError, JoseError):
+            # Without its cause: the words of a parser may quote what it could not read.
+            raise ConfigError(f"the private key cannot sign with {algorithm}") from None
+
+    def _granted(self, grant: Grant, answer: Answer) -> Grant:
+        """A grant with the tokens of an answer. Spec: RFC 6749 5.1, 6"""
+        document = answer.document
+        token = _require_token(answer, grant.token_endpoint, ())
+        life = document.get("expires_in")
+        try:
+            life_s = float(life) if isinstance(life, int | float | str) else None
+        except ValueError:
+            life_s = None
+        refresh = document.get("refresh_token")
+        return replace(
+            grant,
+            access_token=token,
+            refresh_token=refresh if isinstance(refresh, str) and refresh else grant.refresh_token,
+            expires_at=self._clock() + life_s if life_s is not None and 0 <= life_s < 1e10 else None,
+            granted=parse_scopes(document.get("scope")) or grant.granted or grant.scopes,
+        )
+
+
+def _new_grant(url: str, plan: Plan, client: Registered, scopes: tuple[str, ...]) -> Grant:
+    return Grant(
+        url,
+        plan.resource.resource,
+        plan.server.issuer,
+        client,
+        secrets.token_urlsafe(16),
+        scopes,
+        plan.server.token_endpoint,
+        plan.server.revocation_endpoint,
+    )
+
+
+def _require_libraries() -> None:
+    """Raises ConfigError if the packages that make OAuth messages are not installed."""
+    try:
+        import authlib  # noqa: F401
+        import joserfc  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            "signing in needs packages that are not installed",
+            hint="install them with: pip install 'outrider-mcp[auth]'",
+        ) from error
+
+
+def _require_safe_way(url: str) -> None:
+    """Spec: OAuth 2.1 1.5, RFC 6750 5.3 (MUST use TLS)"""
+    if origin_of(url)[0] != "https" and not is_loopback(url):
+        raise SignInFailed(
+            f"{show_url(url)} is reached without encryption: a token would be there for everybody to read",
+            hint="use https",
+        )
+
+
+def _require_token(answer: Answer, endpoint: str, told_them: Sequence[str]) -> str:
+    """The access token of an answer that can be used. Spec: RFC 6749 5.1, RFC 6750"""
+    token, kind = answer.document.get("access_token"), answer.document.get("token_type")
+    if answer.status not in (200, 201) or not isinstance(token, str) or not token:
+        told = Redactor(part for part in told_them if part)(_told(answer))
+        raise SignInFailed(f"{show_url(endpoint)} gives no token: {told}", hint="sign in again")
+    if not isinstance(kind, str) or kind.lower() != "bearer":
+        raise SignInFailed(f"{show_url(endpoint)} gives a token of another type than Bearer")
+    if not (token.isascii() and token.isprintable() and " " not in token):
+        raise SignInFailed(f"{show_url(endpoint)} gives a token that cannot be sent")
+    return token
+
+
+def _told(answer: Answer) -> str:
+    """The reason an authorization server gives, for people."""
+    parts = (answer.document.get(name) for name in ("error", "error_description"))
+    text = " ".join(" ".join(part.split()) for part in parts if isinstance(part, str))
+    return text[:200] or f"it answered {answer.status}"
