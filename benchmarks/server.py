@@ -188,6 +188,8 @@ def measure_stdio(run: Run, contenders: Sequence[str], rounds: int, seconds: flo
                     "ms",
                     target=BUDGETS["stdio start to discover answer"],
                 )
+                if used := cpu_seconds(process.pid):
+                    add(name, 1e3 * used, "stdio start to discover answer, processor time", "CPU ms")
                 count, started = 0, time.perf_counter()
                 while time.perf_counter() - started < seconds:
                     send.write(discover_line(count))

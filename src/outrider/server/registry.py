@@ -152,12 +152,21 @@ class _Shelf:
         self._keys: list[str] | None = None
         # (the visible keys or None for all, legacy) -> (cursor or None -> page)
         self._views: dict[tuple[tuple[str, ...] | None, bool], dict[str | None, bytes]] = {}
-        self.private = False
+        self._private: bool | None = None
 
     def changed(self) -> None:
+        # What follows from the items is found out when it is asked for: ten thousand are registered one by one.
         self._keys = None
         self._views = {}
-        self.private = any(item.visible_to is not None for item in self.items.values())
+        self._private = None
+
+    @property
+    def private(self) -> bool:
+        """Whether the list depends on who asks."""
+        private = self._private
+        if private is None:
+            private = self._private = any(item.visible_to is not None for item in list(self.items.values()))
+        return private
 
     def keys(self) -> list[str]:
         keys = self._keys
@@ -220,7 +229,6 @@ class Registry:
 
     Attributes:
         tools: by name. prompts: by name. resources: by URI. templates: by URI template. Read them; change them with the methods.
-        mirrored_headers: the `Mcp-Param-*` names that tools use, for CORS.
     """
 
     def __init__(
@@ -260,7 +268,6 @@ class Registry:
         self.revision = 0
         """Grows with every change: who keeps something made of the registry sees by it that it is out of date."""
         self.changed: Callable[[ListKind], None] = lambda kind: None
-        self.mirrored_headers: tuple[str, ...] = ()
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -271,6 +278,11 @@ class Registry:
     def instructions(self) -> str | None:
         """Guidance for a model."""
         return self._instructions
+
+    @property
+    def mirrored_headers(self) -> tuple[str, ...]:
+        """The `Mcp-Param-*` names that tools use, for CORS."""
+        return tuple(sorted({param.header for tool in list(self.tools.values()) for param in tool.mirrored}))
 
     def add(self, item: Tool | Prompt | Resource | ResourceTemplate, *, replace: bool = False) -> None:
         """Register an item.
@@ -309,9 +321,6 @@ class Registry:
     def _refresh(self, shelf: _Shelf) -> None:
         shelf.changed()
         self.revision += 1
-        if shelf.kind is TOOLS:
-            names = {param.header for tool in self.tools.values() for param in tool.mirrored}
-            self.mirrored_headers = tuple(sorted(names))
 
     def capabilities(self, *, listen: bool, legacy: bool = False) -> dict[str, Any]:
         """What the server can do, as ServerCapabilities.

@@ -259,6 +259,8 @@ def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
+# Nothing about these can be wrong, and most parameters are of them.
+_PLAIN_TYPES: Final = (str, int, float, bool, Any)
 _JSON_NAMES: Final = {
     "int": "an integer",
     "float": "a number",
@@ -374,13 +376,16 @@ class Parameters:
         annotation = _normalise(annotation)
         if default is None and not _accepts_none(annotation):
             annotation = annotation | None
-        try:
-            if not _decodable(annotation):
-                raise TypeError(f"the type {annotation!r} has no JSON form")
-            own = _schema_of(annotation, "validation")
-        except (TypeError, NotImplementedError) as error:
-            raise TypeError(f"{label}: parameter {parameter.name!r}: {error}") from error
-        if description and "description" not in own:
+        if annotation not in _PLAIN_TYPES:
+            try:
+                if not _decodable(annotation):
+                    raise TypeError(f"the type {annotation!r} has no JSON form")
+                own_description = "description" in _schema_of(annotation, "validation")
+            except (TypeError, NotImplementedError) as error:
+                raise TypeError(f"{label}: parameter {parameter.name!r}: {error}") from error
+        else:
+            own_description = False
+        if description and not own_description:
             annotation = Annotated[annotation, Meta(description=description)]
         if default is not NODEFAULT and not isinstance(default, (str, int, float, bool, type(None), enum.Enum, tuple)):
             # A mutable default belongs to each call alone; msgspec copies empty ones only.
