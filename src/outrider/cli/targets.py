@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outrider.catalog.catalog import CatalogOptions
     from outrider.catalog.member import ServerConfig
     from outrider.catalog.sources import Configuration
+    from outrider.client.auth.authorizer import Authorizer
 
 __all__ = ["TargetCommand", "catalog_options", "client_options", "named_configs", "target_options"]
 
@@ -173,7 +174,7 @@ def client_options(
     *, timeout_s: float | None, protocol: str, verbose: bool, offline: bool = False, may_ask: bool = False, **_: Any
 ) -> ClientOptions:
     """The client options that the command line asks for."""
-    options: dict[str, Any] = {"pin": Pin(protocol), "offline": offline}
+    options: dict[str, Any] = {"pin": Pin(protocol), "offline": offline, "auth": _signed_in()}
     if timeout_s is not None:
         options.update(start_timeout_s=timeout_s, request_timeout_s=timeout_s, list_timeout_s=timeout_s)
     if verbose:
@@ -183,6 +184,17 @@ def client_options(
 
         options["inputs"] = terminal_inputs()
     return ClientOptions(**options)
+
+
+def _signed_in() -> Authorizer | None:
+    """What `outrider login` has left; None where nobody has ever signed in, so that nothing needs to be loaded."""
+    from outrider.client.auth.store import UserStore, default_folder
+
+    if not default_folder().is_dir():
+        return None
+    from outrider.client.auth.flow import OAuth
+
+    return OAuth(UserStore())
 
 
 def catalog_options(**given: Any) -> CatalogOptions:

@@ -66,7 +66,11 @@ class Failure(Struct, frozen=True, rename="camel"):
         """The failure that an exception stands for."""
         match error:
             case AuthRequired():
-                return cls("auth", str(error), error.hint, error.challenge, error.issuer, error.scopes)
+                message = str(error)
+                if error.issuer:
+                    wanted = f" for {' '.join(error.scopes)[:200]}" if error.scopes else ""
+                    message = f"sign-in needed with {error.issuer}{wanted}: {message}"
+                return cls("auth", message, error.hint, error.challenge, error.issuer, error.scopes)
             case ConnectionLost():
                 return cls("ended", str(error), error.hint, exit_code=error.exit_code)
             case TimedOut():
