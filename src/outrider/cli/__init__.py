@@ -9,7 +9,6 @@ Exit codes: 0 all well, 1 some target failed, 2 usage or configuration, 3 a chec
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 
 import click
@@ -25,6 +24,7 @@ EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_FOUND = 3
 EXIT_SIGN_IN = 4
+EXIT_INTERRUPTED = 130
 
 _COMMANDS = {
     "discover": (
@@ -101,13 +101,15 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _run(args: list[str] | None) -> int:
+    stdout = sys.stdout
     try:
         result = cli.main(args, prog_name="outrider", standalone_mode=False)
         return result if isinstance(result, int) else EXIT_OK
     except click.exceptions.Exit as leave:
         return leave.exit_code
-    except click.Abort:
-        return 130
+    except click.Abort:  # What click makes of Ctrl-C, after a line end of its own.
+        click.echo("Interrupted.", err=True)
+        return EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -122,11 +124,12 @@ def _run(args: list[str] | None) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
-        return 130
-    except BrokenPipeError:
-        # The reader of our output has gone, as with `| head`; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
+        return EXIT_INTERRUPTED
+    except SystemExit:
+        if sys.stdout is not stdout:
+            # click has replaced it, because its reader has gone, as with `| head`: nobody is left to tell, and nothing went wrong.
+            return EXIT_OK
+        raise
 
 
 def explain(error: OutriderError) -> None:

@@ -21,7 +21,7 @@ def cache() -> None:
 
 @cache.command("path")
 def show_path() -> None:
-    """Where it is kept."""
+    """Tell where it is kept."""
     from outrider.cache.sqlite import default_path
 
     click.echo(default_path())
@@ -30,7 +30,10 @@ def show_path() -> None:
 @cache.command("list")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def list_entries(as_json: bool) -> int:
-    """Every remembered answer: of which server, to which request, since when."""
+    """List every remembered answer.
+
+    Each line says since when it is known, to which request it is the answer, how large it is, and of which server.
+    """
     entries = asyncio.run(_entries())
     if as_json:
         import msgspec
@@ -51,7 +54,7 @@ def list_entries(as_json: bool) -> int:
 @cache.command("stats")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def show_stats(as_json: bool) -> int:
-    """How much is remembered, of how many servers."""
+    """Tell how much is remembered."""
     entries = asyncio.run(_entries())
     stats = {
         "schema": "outrider.cache-stats/1",
@@ -72,11 +75,13 @@ def show_stats(as_json: bool) -> int:
 @cache.command("show")
 @click.argument("server")
 def show_entries(server: str) -> int:
-    """What is remembered of the servers whose target contains SERVER: an id from `list --json`, or part of a URL or command."""
+    """Show what is remembered of a server.
+
+    SERVER is part of its URL or command, or an id from `list --json`.
+    """
     found = [entry for entry in asyncio.run(_entries()) if server == entry["target"] or server in entry["label"]]
     if not found:
-        click.echo(f"Nothing is remembered of {visible(server)!r}.", err=True)
-        return 1
+        raise _unknown(server)
     for entry in found:
         since = datetime.fromtimestamp(entry["receivedMs"] / 1000).isoformat(" ", "seconds")
         click.echo(
@@ -88,9 +93,16 @@ def show_entries(server: str) -> int:
 @cache.command("clear")
 @click.argument("server", required=False)
 def clear(server: str | None) -> int:
-    """Forget everything, or what is known of the servers whose target contains SERVER."""
+    """Forget everything, or one server.
+
+    SERVER is part of its URL or command, or an id from `list --json`.
+    """
     click.echo(f"{count(asyncio.run(_clear(server)), 'answer')} forgotten.")
     return 0
+
+
+def _unknown(server: str) -> StoreError:
+    return StoreError(f"nothing is remembered of {server!r}", hint="`outrider cache list` shows what is")
 
 
 async def _entries() -> list[dict[str, Any]]:
@@ -120,5 +132,5 @@ async def _clear(server: str | None) -> int:
         summaries = await memory.entries()
         targets = {s.address.target for s in summaries if server == s.address.target or server in s.label}
         if not targets:
-            raise StoreError(f"nothing is remembered of {server!r}", hint="`outrider cache list` shows what is")
+            raise _unknown(server)
         return sum([await memory.forget(target) for target in sorted(targets)])

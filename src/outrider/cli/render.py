@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -24,8 +26,19 @@ _MAX_SHOWN_ITEMS = 200
 _MAX_SHOWN_WARNINGS = 50
 
 
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
+class _Page:
+    """Where everything is printed: a rich console, without the spaces with which it fills up lines."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, soft_wrap=False, markup=False, emoji=False)
+        self.width = self._console.width
+
+    def print(self, what: RenderableType = "") -> None:
+        """Print it, and a line end."""
+        with self._console.capture() as captured:
+            self._console.print(what)
+        # Through click, so that a reader who leaves early is noticed in one way everywhere.
+        click.echo("\n".join(line.rstrip() for line in captured.get().split("\n")), nl=False)
 
 
 def _name(report: DiscoveryReport) -> str:
@@ -37,35 +50,41 @@ def _name(report: DiscoveryReport) -> str:
 
 _WIDE = 110
 """From so many columns on, the table has room for the names servers give themselves and for all lists."""
+_GAP = 2
+"""The columns that rich puts between two cells of this kind of table: a padding and an invisible line."""
+_LEAST_NAME = 12
 
 
 def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> None:
     """A row per target, then the reasons of those that failed."""
-    console = _console()
+    console = _Page()
     is_wide = console.width >= _WIDE
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("target", overflow="ellipsis", no_wrap=True, ratio=3, min_width=12, max_width=60)
-    table.add_column("speaks", no_wrap=True)
-    if is_wide:
-        table.add_column("calls itself", overflow="ellipsis", no_wrap=True, ratio=2, min_width=10)
-    for heading in ("tools", "prompts", "resources", "tokens", "ms") if is_wide else ("tools", "tokens", "ms"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, min_width=10)
+    numbers = ("tools", "prompts", "resources", "tokens", "ms") if is_wide else ("tools", "tokens", "ms")
+    rows: list[list[Text]] = []
     for report, name in zip(reports, names, strict=True):
         era = report.era.value if report.era else ""
         speaks = Text.assemble((era, _ERA_STYLE[era]), f" {report.protocol_version}") if era else Text("—")
         counts = [_count_of(report.tools)]
         if is_wide:
             counts += [_count_of(report.prompts), _count_of(report.resources)]
-        table.add_row(
-            Text(name),
-            speaks,
-            *([Text(_name(report) or "—")] if is_wide else []),
-            *counts,
-            f"{report.tokens:,}" if report.ok else "—",
-            f"{report.timings_ms.get('total', 0):,.0f}",
-            _verdict(report),
-        )
+        tokens, total_ms = f"{report.tokens:,}" if report.ok else "—", f"{report.timings_ms.get('total', 0):,.0f}"
+        itself = [Text(_name(report) or "—")] if is_wide else []
+        rows.append([Text(name), *itself, speaks, *map(Text, (*counts, tokens, total_ms)), _verdict(report)])
+    headings = ["target", *(["calls itself"] if is_wide else []), "speaks", *numbers, ""]
+    widths = [max(cell_len(heading), *(row[n].cell_len for row in rows)) for n, heading in enumerate(headings)]
+    # Rich would shorten every column a little; versions and numbers are of no use when cut, names are.
+    flexible = 2 if is_wide else 1
+    room = console.width - sum(widths[flexible:]) - _GAP * (len(headings) - 1) - 2
+    if is_wide:
+        widths[1] = min(widths[1], max(_LEAST_NAME, room - widths[0], room * 2 // 5))
+        room -= widths[1]
+    widths[0] = min(widths[0], max(_LEAST_NAME, room))
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="bold")
+    for heading, width in zip(headings, widths, strict=True):
+        justify: JustifyMethod = "right" if heading in numbers else "left"
+        table.add_column(heading, justify=justify, width=width, overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
     for report, name in zip(reports, names, strict=True):
         if report.failure is not None and report.failure.kind != "disabled":
@@ -98,7 +117,7 @@ def _count_of(listing: Listing[Any] | None) -> str:
 
 def print_page(report: DiscoveryReport) -> None:
     """Everything about one target, most important first."""
-    console = _console()
+    console = _Page()
     era = report.era.value if report.era else ""
     heading = Text.assemble((_name(report) or visible(report.target), "bold"))
     if era:
@@ -122,7 +141,8 @@ def print_page(report: DiscoveryReport) -> None:
             tokens = sum(map(estimated_tokens, listing.items))
             more = "" if listing.complete else ", incomplete"
             _section(console, f"{title} ({len(listing):,}, about {tokens:,} tokens{more})", _items(listing.items))
-    _section(console, "How we know", _attempts(report))
+    if report.attempts:
+        _section(console, "How we know", _attempts(report))
     if report.warnings:
         shown = report.warnings[:_MAX_SHOWN_WARNINGS]
         rest = len(report.warnings) - len(shown)
@@ -138,7 +158,7 @@ def print_page(report: DiscoveryReport) -> None:
         )
 
 
-def _section(console: Console, title: str, body: RenderableType) -> None:
+def _section(console: _Page, title: str, body: RenderableType) -> None:
     console.print()
     console.print(Text(title, "bold"))
     console.print(Padding(body, (0, 0, 0, 2), expand=False))
@@ -149,7 +169,8 @@ def _facts(report: DiscoveryReport) -> Table:
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row("target", Text(visible(report.target)))
-    table.add_row("transport", report.transport)
+    if report.transport:
+        table.add_row("transport", report.transport)
     if report.era is not None:
         table.add_row("because", Text(report.era_reason or "the handshake was answered"))
         table.add_row("speaks", Text(visible(", ".join(report.supported_versions)) or "nothing it names"))
@@ -160,7 +181,8 @@ def _facts(report: DiscoveryReport) -> Table:
         table.add_row("answer", Text(_source(report)))
         table.add_row("context cost", f"about {report.tokens:,} tokens")
     timings = ", ".join(f"{phase} {value:,.0f} ms" for phase, value in report.timings_ms.items())
-    table.add_row("took", timings)
+    if timings:
+        table.add_row("took", timings)
     return table
 
 
