@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from fakes.model import fake_model
 from fakes.running import fake_http, fake_stdio
 from peers.provision import Environment, Service
 from peers.registry import Peer, serving
 
 # Fixtures that live beside what they run.
-__all__ = ["fake_http", "fake_stdio"]
+__all__ = ["fake_http", "fake_model", "fake_stdio"]
 
 # Servers shared by many tests stay until the session ends, so the look for leaks leaves these processes alone.
 KEPT_PROCESSES = pytest.StashKey[set[int]]()

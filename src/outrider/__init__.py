@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from outrider._version import __version__
 
 if TYPE_CHECKING:
+    from outrider.catalog.agent import Agent, AgentOptions
     from outrider.catalog.catalog import Catalog, CatalogOptions
+    from outrider.catalog.guards import Guards
     from outrider.checker.report import CheckReport
     from outrider.checker.run import CheckOptions, check
     from outrider.client.client import Client, connect
@@ -46,6 +48,9 @@ _HOMES = {
     "Listing": "outrider.client.listing",
     "connect": "outrider.client.client",
     "discover": "outrider.client.discover",
+    "Agent": "outrider.catalog.agent",
+    "AgentOptions": "outrider.catalog.agent",
+    "Guards": "outrider.catalog.guards",
     "Catalog": "outrider.catalog.catalog",
     "CatalogOptions": "outrider.catalog.catalog",
     "Elicited": "outrider.client.inputs",
@@ -77,6 +82,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Agent",
+    "AgentOptions",
     "AuthRequired",
     "Catalog",
     "CatalogOptions",
@@ -91,6 +98,7 @@ __all__ = [
     "Elicited",
     "Era",
     "FormRequest",
+    "Guards",
     "HttpTarget",
     "InputHandlers",
     "InputNeeded",

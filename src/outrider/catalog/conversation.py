@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -338,7 +338,12 @@ class Conversation:
             self.ledger.result_tokens += count_tokens(messages, self.vendor).tokens
         return messages
 
-    def _render(self, outcomes: list[tuple[ModelCall, Outcome | _Loaded]]) -> list[dict[str, Any]]:
+    def refuse(self, message: Any, reason: str) -> list[dict[str, Any]]:
+        """Make none of the calls of a model's message; the messages that say why, so that the conversation can go on."""
+        calls = self.calls(message)
+        return self._render([(call, self._refuse(call.name, {}, reason)) for call in calls])
+
+    def _render(self, outcomes: Sequence[tuple[ModelCall, Outcome | _Loaded]]) -> list[dict[str, Any]]:
         plain = [(call, _text_result("") if isinstance(outcome, _Loaded) else outcome) for call, outcome in outcomes]
         # Results are cut already; what is said of the rest comes on top.
         messages = render_results(self.vendor, plain, ResultOptions(max_chars=self.guards.max_result_chars + 20_000))
