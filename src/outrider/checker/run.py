@@ -195,7 +195,7 @@ class _Run:
             return Failure.of(cause)
         if subject.is_modern:
             capabilities = description.capabilities if description is not None else {}
-            await self._survey_modern("tools" in capabilities)
+            await self._survey_modern("tools" in capabilities or "tools" in subject.assumed)
         else:
             await self._survey_legacy()
         await subject.read_lists()

@@ -561,9 +561,8 @@ class StdioSpeaker:
         if isinstance(message, dict) and "method" in message:
             for waiting_id, (others, until) in list(self._watchers.items()):
                 others.append(message)
-                if until is not None and until(message):
-                    if waiting_id in self._waiting and not (future := self._waiting.pop(waiting_id)).done():
-                        future.set_result(message)
+                if until is not None and until(message) and waiting_id in self._waiting:
+                    self._waiting.pop(waiting_id).set_result(message)
 
     async def close(self) -> None:
         """See `Speaker.close`."""

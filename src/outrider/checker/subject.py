@@ -332,6 +332,11 @@ class Subject:
         return found if isinstance(found, dict) else self.assumed
 
     @property
+    def assumes_capabilities(self) -> bool:
+        """Whether what the server declares cannot be read, so that nothing can be held against it."""
+        return not isinstance(self.described.get("capabilities"), dict)
+
+    @property
     def supported(self) -> list[str]:
         """The versions that `server/discover` lists, as far as they are strings."""
         found = self.described.get("supportedVersions")

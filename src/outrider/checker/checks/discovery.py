@@ -327,7 +327,14 @@ def _meta_keys(message: Any) -> list[tuple[str, str]]:
 # -- version negotiation -------------------------------------------------------------------------------------------------------------
 
 
-@check("version.unknown", "version.supported", "version.requested", "version.status", "version.per-request")
+@check(
+    "version.unknown",
+    "version.supported",
+    "version.requested",
+    "version.status",
+    "version.per-request",
+    phase=Phase.FIRST,
+)
 async def unknown_version_is_refused(subject: Subject, docket: Docket) -> None:
     """A version that never was, then a good request on the same connection."""
     answer = await subject.discover(version=UNKNOWN_VERSION)
@@ -378,7 +385,8 @@ async def odd_versions_are_refused(subject: Subject, docket: Docket) -> None:
         answer = await subject.discover(meta=meta, headers={"MCP-Protocol-Version": str(value) or subject.version})
         # Over HTTP a header cannot say the same as a number, so a header mismatch is as good an answer.
         docket.require(
-            answer.error is not None and answer.code != -32603,
+            (answer.error is not None and answer.code != -32603)
+            or (answer.status is not None and 400 <= answer.status < 500),
             "version.odd-values",
             f"with protocolVersion {value!r} it got {answer.shown()}",
             answer,

@@ -19,7 +19,8 @@ _REFUSALS: Final = frozenset({400, 401, 403, 404, 421})
 
 
 def _refused(answer: Answer) -> bool:
-    return answer.status == 400 and answer.code == HEADER_MISMATCH
+    """Whether the headers were refused; that the error must be in the body is a rule of its own."""
+    return answer.status == 400 and (answer.code == HEADER_MISMATCH or answer.message is None)
 
 
 def _require_refusal(docket: Docket, requirement_id: str, what: str, answer: Answer) -> None:
