@@ -25,11 +25,12 @@ class Ledger(Struct):
         requests: how often definitions were sent to the model.
         definition_tokens: tokens of definitions, over all requests.
         result_tokens: tokens of results given to the model.
-        all_tokens: what the definitions would have cost if every tool of the catalog had been sent each time.
+        all_tokens: about what the definitions would have cost if every tool of the catalog had been sent each time, by their size on the
+            wire.
         searches: how often the catalog was searched for the model.
         refused: calls that were not made.
         servers: by server key.
-        remembered: servers whose tools came from memory, without asking them.
+        remembered: servers whose tools came from memory at the start, without asking them.
     """
 
     method: str = "estimate"
@@ -63,10 +64,10 @@ class Ledger(Struct):
         about = "about " if self.method == "estimate" else ""
         saved = self.all_tokens - self.definition_tokens
         parts = [
-            f"{self.calls} calls",
-            f"{about}{self.definition_tokens:,} tokens of definitions in {self.requests} requests",
+            f"{self.calls:,} {'call' if self.calls == 1 else 'calls'}",
+            f"{about}{self.definition_tokens:,} tokens of definitions in {self.requests:,} requests",
         ]
         if saved > 0:
-            parts.append(f"{saved:,} fewer than with all tools")
+            parts.append(f"about {saved:,} fewer than with all tools")
         parts.append(f"{about}{self.result_tokens:,} tokens of results")
         return ", ".join(parts)

@@ -39,6 +39,7 @@ _COMMANDS = {
     "login": ("outrider.cli.login", "Sign in at a server that demands it."),
     "logout": ("outrider.cli.login", "Forget a sign-in."),
     "whoami": ("outrider.cli.login", "Where you are signed in."),
+    "ask": ("outrider.cli.ask_model", "Let a model do a task with the tools of all servers."),
     "run": ("outrider.cli.run", "Serve a Server that is defined in a file, over stdio or HTTP."),
     "config": ("outrider.cli.config", "Which configuration files and servers were found, and how each was read."),
     "cache": ("outrider.cli.cache", "What is remembered; look at it, clear it."),
