@@ -259,9 +259,10 @@ class Client:
         return session
 
     def _present_peer(self) -> Peer:
-        auth = self.options.auth
-        signed_in = auth.context(self.target.url) if auth is not None and isinstance(self.target, HttpTarget) else ""
-        return peer_of(self.target, signed_in=signed_in)
+        auth, target = self.options.auth, self.target
+        if auth is None or not isinstance(target, HttpTarget) or target.has_authorization:
+            return peer_of(target)
+        return peer_of(target, signed_in=auth.context(target.url))
 
     async def _signed_in(self, error: AuthRequired) -> bool:
         """Let somebody sign in where a server demands it, outside of all time limits; whether it is worth asking once more.
@@ -269,10 +270,15 @@ class Client:
         Raises:
             SignInFailed: it was tried.
         """
-        auth = self.options.auth
-        if auth is None or not isinstance(self.target, HttpTarget) or isinstance(error, SignInFailed):
+        auth, target = self.options.auth, self.target
+        if (
+            auth is None
+            or not isinstance(target, HttpTarget)
+            or target.has_authorization
+            or isinstance(error, SignInFailed)
+        ):
             return False
-        if not await auth.sign_in(self.target.url, Challenge(error.status, error.challenge, error.refused)):
+        if not await auth.sign_in(target.url, Challenge(error.status, error.challenge, error.refused)):
             return False
         if self._remembering is not None and self._peer is None:
             # Whoever is signed in now must neither see nor fill what is remembered for somebody else.

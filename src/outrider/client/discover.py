@@ -99,8 +99,7 @@ async def _explain(error: AuthRequired, client: Client) -> None:
     Spec: 2026-07-28 basic/authorization/authorization-server-discovery
     """
     target = client.target
-    configured = isinstance(target, HttpTarget) and any(name.lower() == "authorization" for name in target.headers)
-    if error.status != 401 or not isinstance(target, HttpTarget) or configured:
+    if error.status != 401 or not isinstance(target, HttpTarget) or target.has_authorization:
         return
     from outrider.client.auth.flow import look_up
 

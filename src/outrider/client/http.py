@@ -76,8 +76,7 @@ class HttpConnection:
         self.target = target
         self.options = options
         self.credential_sent = target.has_credential
-        # A configured header is a decision; no token takes its place.
-        self._auth = None if any(name.lower() == "authorization" for name in target.headers) else options.auth
+        self._auth = None if target.has_authorization else options.auth
         self._url = target.url
         self._proxy = None if target.is_loopback else proxy_for(target.url)
         self._masked = ""

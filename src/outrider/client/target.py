@@ -92,6 +92,11 @@ class HttpTarget:
         )
 
     @cached_property
+    def has_authorization(self) -> bool:
+        """Whether an `Authorization` header is configured: a decision of the user's, whose place no token takes."""
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    @cached_property
     def is_loopback(self) -> bool:
         """Whether the host is this machine by its name; such targets never go through a proxy."""
         return bool(_LOOPBACK_HOSTS.fullmatch((urlsplit(self.url).hostname or "").lower()))

@@ -160,12 +160,10 @@ class Fetcher:
                     if len(data) > _MAX_BYTES:
                         raise SignInFailed(f"{what} at {show_url(url)} is longer than {_MAX_BYTES} bytes")
                 return response.status, "", Answer(response.status, _read_object(bytes(data)))
-        except _Unreachable as error:
-            raise SignInFailed(
-                f"{what} at {show_url(url)} is at {error}, where {show_url(self._server_url)} must not send us"
-            ) from error
+        except aiohttp.InvalidURL as error:
+            raise SignInFailed(f"{what} has an address that cannot be used: {show_url(url)}") from error
         except (aiohttp.ClientError, ValueError, OSError) as error:
-            if isinstance(error.__cause__, _Unreachable) or isinstance(error.__context__, _Unreachable):
+            if isinstance(error.__cause__, _Unreachable):
                 raise SignInFailed(
                     f"{what} at {show_url(url)} is at a private address, where {show_url(self._server_url)} must not send us"
                 ) from error
@@ -225,7 +223,7 @@ class _GuardedResolver(aiohttp.abc.AbstractResolver):
         found = await self._names.resolve(host, port, family)
         kept = [entry for entry in found if kind_of_address(entry["host"]) in self._allowed]
         if not kept:
-            raise _Unreachable("a private address")
+            raise _Unreachable
         return kept
 
     async def close(self) -> None:
