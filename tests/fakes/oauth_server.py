@@ -233,7 +233,7 @@ def authorize() -> Any:
         hidden = "".join(f'<input type=hidden name="{k}" value="{v}">' for k, v in request.args.items())
         return (
             f"<title>Consent</title><p id=who>{grant.client.client_id} wants {request.args.get('scope', '')}</p>"
-            f"<form method=post>{hidden}<button id=allow name=allow value=yes>Allow</button></form>"
+            f"<form method=post action=/authorize>{hidden}<button id=allow name=allow value=yes>Allow</button></form>"
         )
     allowed = request.form.get("allow") == "yes"
     response = oauth.create_authorization_response(grant_user="demo" if allowed else None)

@@ -368,6 +368,15 @@ def test_repeated_parameters_are_not_chosen_from() -> None:
 
 
 @pytest.mark.parametrize(
+    "response", ["http://[broken?state=state-1", answer(state="state-1") + "&a=b" * 200, "", "nonsense"]
+)
+def test_response_that_cannot_be_read_is_discarded(response: str) -> None:
+    """Ours: a pasted address may be anything"""
+    with pytest.raises(SignInFailed):
+        check_response(pending(), response)
+
+
+@pytest.mark.parametrize(
     ("url", "expected"),
     [
         ("HTTPS://MCP.Example/", "https://mcp.example"),

@@ -507,7 +507,10 @@ def check_response(pending: Pending, response_url: str) -> str:
 
     Spec: 2026-07-28 basic/authorization#authorization-response-validation (MUST), security-considerations#open-redirection
     """
-    pairs = parse_qsl(urlsplit(response_url).query, keep_blank_values=True, max_num_fields=100)
+    try:
+        pairs = parse_qsl(urlsplit(response_url).query, keep_blank_values=True, max_num_fields=100)
+    except ValueError as error:
+        raise SignInFailed("the authorization response cannot be read") from error
     answer = dict(pairs)
     if len(answer) != len(pairs):
         raise SignInFailed("the authorization response repeats a parameter")
