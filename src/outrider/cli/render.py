@@ -17,7 +17,7 @@ from rich.text import Text
 from outrider.cli.text import count, visible
 from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, estimated_tokens
-from outrider.protocol.model import Item, Resource, ResourceTemplate
+from outrider.protocol.model import Item
 
 __all__ = ["print_page", "print_table"]
 
@@ -222,20 +222,10 @@ def _items(items: Sequence[Item]) -> RenderableType:
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=44)
     table.add_column(overflow="ellipsis", no_wrap=True)
     for item in items[:_MAX_SHOWN_ITEMS]:
-        table.add_row(Text(visible(_shown_name(item)), "cyan"), Text(visible(item.description or item.title)))
+        table.add_row(Text(visible(item.identity), "cyan"), Text(visible(item.description or item.title)))
     if len(items) > _MAX_SHOWN_ITEMS:
         table.add_row(Text(f"… {len(items) - _MAX_SHOWN_ITEMS:,} more", "dim"), Text("--json has them all", "dim"))
     return table
-
-
-def _shown_name(item: Item) -> str:
-    match item:
-        case Resource():
-            return item.uri
-        case ResourceTemplate():
-            return item.uri_template
-        case _:
-            return item.name
 
 
 def _attempts(report: DiscoveryReport) -> RenderableType:

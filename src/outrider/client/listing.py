@@ -22,8 +22,6 @@ from outrider.protocol.model import (
     ListKind,
     ListPage,
     Quarantined,
-    Resource,
-    ResourceTemplate,
     read_page,
 )
 
@@ -174,7 +172,7 @@ class Gathering:
         self.pages.append(page.meta)
         before = len(self.items)
         for item in page.items:
-            identity = _identity(item)
+            identity = item.identity
             if identity in self.items:
                 self._doubles += 1
             elif len(self.items) >= self._options.max_list_items:
@@ -201,13 +199,3 @@ class Gathering:
             )
         else:
             self._next_cursor = page.next_cursor
-
-
-def _identity(item: Item) -> str:
-    match item:
-        case Resource():
-            return item.uri
-        case ResourceTemplate():
-            return item.uri_template
-        case _:
-            return item.name

@@ -104,6 +104,11 @@ class Item(Struct, frozen=True):
     description: str
     wire: Raw
 
+    @property
+    def identity(self) -> str:
+        """What makes it unique in its list: its name, or for resources the URI or template."""
+        return self.name
+
     def decoded(self) -> dict[str, Any]:
         """The entry as it came, every member, as new Python values at each call."""
         value: dict[str, Any] = msgspec.json.decode(self.wire)
@@ -142,12 +147,22 @@ class Resource(Item, frozen=True):
     uri: str
     mime_type: str
 
+    @property
+    def identity(self) -> str:
+        """Its URI."""
+        return self.uri
+
 
 class ResourceTemplate(Item, frozen=True):
     """A URI template (RFC 6570) for resources. Spec: 2026-07-28 server/resources#resource-templates"""
 
     uri_template: str
     mime_type: str
+
+    @property
+    def identity(self) -> str:
+        """Its URI template."""
+        return self.uri_template
 
 
 class ListKind(Struct, frozen=True):
