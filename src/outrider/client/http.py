@@ -23,6 +23,7 @@ import aiohttp.abc
 from aiohttp.abc import ResolveResult
 
 from outrider.client.auth.authorizer import Challenge, token_mark
+from outrider.client.auth.steps import parse_bearer
 from outrider.client.channel import Incoming, Outgoing, Reply, call_back
 from outrider.client.target import ClientOptions, HttpTarget
 from outrider.errors import (
@@ -70,6 +71,7 @@ class HttpConnection:
 
     Attributes:
         credential_sent: whether requests carry a credential that has not been found to be void.
+        signs_in: whether credentials come from signing in.
     """
 
     def __init__(self, target: HttpTarget, options: ClientOptions) -> None:
@@ -77,6 +79,7 @@ class HttpConnection:
         self.options = options
         self.credential_sent = target.has_credential
         self._auth = None if target.has_authorization else options.auth
+        self.signs_in = self._auth is not None
         self._url = target.url
         self._proxy = None if target.is_loopback else proxy_for(target.url)
         self._masked = ""
@@ -482,18 +485,25 @@ class HttpChannel:
             pass
 
     def _denied(self, response: aiohttp.ClientResponse, data: bytes) -> AuthRequired:
-        sent = self.credential_sent
+        sent, asked = self.credential_sent, challenge_of(response)
+        wanted = parse_bearer(asked.header)
+        hint = "the credential that was sent is not accepted"
+        if not sent:
+            hint = "sign in with `outrider login`, or give a credential, for example with --header 'Authorization: Bearer …'"
+        elif wanted.error == "insufficient_scope" and wanted.scopes and self.connection.signs_in:
+            scopes = " ".join(f"--scope {scope}" for scope in wanted.scopes)
+            hint = f"more must be allowed than was; sign in again with: outrider login {self._target.label} {scopes}"[
+                :500
+            ]
         message = decode_message(data) if data else None
         return AuthRequired(
             f"{self._target.label} answered {response.status}{self._quote(data)}",
             status=response.status,
-            challenge=self._target.redact(challenge_of(response).header),
+            challenge=self._target.redact(asked.header),
             credential_sent=sent,
-            refused=challenge_of(response).refused,
+            refused=asked.refused,
             code=message.code if isinstance(message, ErrorReply) else None,
-            hint="the credential that was sent is not accepted"
-            if sent
-            else "sign in with `outrider login`, or give a credential, for example with --header 'Authorization: Bearer …'",
+            hint=self._target.redact(hint),
         )
 
     def _quote(self, data: bytes) -> str:
