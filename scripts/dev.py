@@ -85,7 +85,9 @@ def demo(options: argparse.Namespace) -> int:
 def test(options: argparse.Namespace) -> int:
     """Runs the whole suite. Positional and unknown arguments go to pytest."""
     install(with_tools=True)
-    provision_peers()
+    if not any(argument.split("=")[0] == "--model" for argument in options.passed_on):
+        # Tasks for a model need none of them.
+        provision_peers()
     return pytest(options)
 
 

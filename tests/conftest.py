@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,8 @@ __all__ = ["fake_http", "fake_model", "fake_stdio"]
 
 # Servers shared by many tests stay until the session ends, so the look for leaks leaves these processes alone.
 KEPT_PROCESSES = pytest.StashKey[set[int]]()
+# What a real model did, for the report at the end: its id, the task, the tools that it needs, the answer.
+MODEL_REPORT = pytest.StashKey[list[tuple[str, str, frozenset[str], Any]]]()
 # How long a process that a test ended may take to be gone.
 LEAK_GRACE_S = 10.0
 
@@ -33,10 +36,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("OUTRIDER_NO_SKIPS") == "1",
         help="report every skipped test as failed (also OUTRIDER_NO_SKIPS=1)",
     )
+    parser.addoption(
+        "--model",
+        metavar="URL",
+        help="run only the tasks for a model, against this OpenAI-compatible endpoint (key: OPENAI_API_KEY)",
+    )
+    parser.addoption(
+        "--model-id", metavar="ID", help="the model there (also OUTRIDER_MODEL; else the first that it lists)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[KEPT_PROCESSES] = set()
+    config.stash[MODEL_REPORT] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a real model run alone, and only when one is named: there is nothing to skip where there is no model."""
+    wanted = bool(config.getoption("--model"))
+    left_out = [item for item in items if (item.get_closest_marker("model") is not None) is not wanted]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Which tools a real model reached."""
+    rows = config.stash[MODEL_REPORT]
+    if not rows:
+        return
+    terminalreporter.section(f"what {rows[0][0]} did")
+    for _, task, needs, answer in rows:
+        reached = set(answer.tools_reached)
+        verdict = "all" if reached >= needs else f"{len(reached & needs)} of {len(needs)}"
+        more = f", and {', '.join(sorted(reached - needs))}" if reached - needs else ""
+        terminalreporter.write_line(
+            f"{task:<20} {answer.stopped:<9} needed {', '.join(sorted(needs)) or 'nothing'}: {verdict} reached{more}"
+        )
+        terminalreporter.write_line(f"{'':<20} {answer.turns} turns, {answer.ledger}; {answer.text[:150]!r}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,6 +95,12 @@ def pytest_make_collect_report(
     if report.skipped and collector.config.getoption("--no-skips"):
         count_as_failure(report)
     return report
+
+
+@pytest.fixture
+def model_report(request: pytest.FixtureRequest) -> list[Any]:
+    """The rows of the report of what a real model did."""
+    return request.config.stash[MODEL_REPORT]
 
 
 def count_as_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
