@@ -6,11 +6,14 @@ import asyncio
 import stat
 import subprocess
 import sys
-import types
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.errors import KeyringLocked
 
 from outrider.client.auth.steps import Registered
 from outrider.client.auth.store import Grant, UserStore
@@ -161,53 +164,47 @@ async def test_processes_take_turns(tmp_path: Path) -> None:
             await holder.wait()
 
 
-class FakeKeyring:
-    """The `keyring` package's part that is used; what a system keeps is out of a test's reach."""
+class MemoryKeyring(KeyringBackend):
+    """A backend of the real `keyring` package that keeps nothing on the machine of whoever runs the tests."""
 
-    priority = 5
+    priority = 5  # type: ignore[assignment]
 
     def __init__(self) -> None:
+        super().__init__()
         self.kept: dict[tuple[str, str], str] = {}
         self.locked = False
 
-    def get_keyring(self) -> FakeKeyring:
-        return self
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
 
-    def get_password(self, service: str, name: str) -> str | None:
-        return self.kept.get((service, name))
-
-    def set_password(self, service: str, name: str, value: str) -> None:
+    def set_password(self, service: str, username: str, password: str) -> None:
         if self.locked:
-            raise RuntimeError("locked")
-        self.kept[service, name] = value
+            raise KeyringLocked
+        self.kept[service, username] = password
 
-    def delete_password(self, service: str, name: str) -> None:
-        del self.kept[service, name]
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
 
 
 @pytest.fixture
-def ring(monkeypatch: pytest.MonkeyPatch) -> FakeKeyring:
-    found = FakeKeyring()
-
-    def module(name: str, **names: Any) -> None:
-        made = types.ModuleType(name)
-        made.__dict__.update(names)
-        monkeypatch.setitem(sys.modules, name, made)
-
-    empty = type("Keyring", (), {})
-    module(
-        "keyring",
-        get_keyring=found.get_keyring,
-        get_password=found.get_password,
-        set_password=found.set_password,
-        delete_password=found.delete_password,
-    )
-    fail, null = types.SimpleNamespace(Keyring=empty), types.SimpleNamespace(Keyring=type("Null", (), {}))
-    module("keyring.backends", fail=fail, null=null)
-    return found
+def ring() -> Iterator[MemoryKeyring]:
+    before, found = keyring.get_keyring(), MemoryKeyring()
+    keyring.set_keyring(found)
+    yield found
+    keyring.set_keyring(before)
 
 
-def test_keyring_holds_the_secrets_where_there_is_one(tmp_path: Path, ring: FakeKeyring) -> None:
+@pytest.mark.parametrize("backend", [null.Keyring, fail.Keyring])
+def test_without_a_real_keyring_files_are_used(
+    tmp_path: Path, ring: MemoryKeyring, backend: type[KeyringBackend]
+) -> None:
+    """Ours: a backend that keeps nothing is none"""
+    keyring.set_keyring(backend())
+    UserStore(tmp_path).keep_grant(grant())
+    assert UserStore(tmp_path).grant(URL) == grant()
+
+
+def test_keyring_holds_the_secrets_where_there_is_one(tmp_path: Path, ring: MemoryKeyring) -> None:
     """Ours: the file only says that there is an entry"""
     store = UserStore(tmp_path)
     store.keep_grant(grant())
@@ -218,7 +215,7 @@ def test_keyring_holds_the_secrets_where_there_is_one(tmp_path: Path, ring: Fake
     assert not ring.kept
 
 
-def test_locked_keyring_leaves_the_file(tmp_path: Path, ring: FakeKeyring) -> None:
+def test_locked_keyring_leaves_the_file(tmp_path: Path, ring: MemoryKeyring) -> None:
     """Ours: a keyring that refuses costs nobody the sign-in"""
     ring.locked = True
     UserStore(tmp_path).keep_grant(grant())
