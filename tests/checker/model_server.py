@@ -185,7 +185,7 @@ class Model:
                 raise Refusal(400, -32602, "what version?")
             if self.breaks("version.legacy-in-meta") and version == LEGACY:
                 return
-            if self.breaks("version.per-request"):
+            if self.breaks("version.per-request") and version == "1900-01-01":
                 self.spoiled = True
             data = {"supported": self.listed(), "requested": version}
             if self.breaks("version.supported"):
@@ -431,7 +431,7 @@ class Model:
                 "serverInfo": SERVER_INFO,
                 "instructions": self.instructions(),
             }
-            if self.breaks("legacy.version"):
+            if self.breaks("legacy.version") and asked == LEGACY:
                 result["protocolVersion"] = "2099-01-01"
             if self.breaks("legacy.identity"):
                 result["serverInfo"] = {"name": "model"}
@@ -473,9 +473,11 @@ def depth_of(body: bytes) -> int:
 
 def serve_stdio(model: Model) -> int:
     initialized = modern_seen = False
+    seen: set = set()
 
     def write(message: object) -> None:
-        indent = 2 if model.breaks("stdio.newlines") and isinstance(message, dict) and "result" in message else None
+        is_list = isinstance(message, dict) and "tools" in message.get("result", ())
+        indent = 2 if model.breaks("stdio.newlines") and is_list else None
         sys.stdout.write(json.dumps(message, indent=indent) + "\n")
         sys.stdout.flush()
 
@@ -500,13 +502,14 @@ def serve_stdio(model: Model) -> int:
             write([model.answer(part, None)[1] for part in message])
             continue
         if is_notification(message):
-            if model.breaks("stdio.cancel") and message["method"] == "notifications/cancelled":
+            if model.breaks("stdio.cancel") and message.get("params", {}).get("requestId") not in seen:
                 return 1
             continue
         if not is_request(message):
             if not model.breaks("rpc.invalid-request"):
                 write({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no request"}})
             continue
+        seen.add(message["id"])
         meta = (message.get("params") or {}).get("_meta") if isinstance(message.get("params"), dict) else None
         is_modern = model.speaks_modern and not (
             model.flavour == "dual" and (initialized or message["method"] == "initialize")
@@ -609,9 +612,9 @@ def serve_http() -> None:
         def do_POST(self) -> None:
             model = self.model
             length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length)
             if model.breaks("http.large-body") and length > 1 << 20:
                 time.sleep(30)
-            body = self.rfile.read(length)
             if self.headers.get("Origin") and not model.breaks("http.origin"):
                 return self.give(403)
             if not self.headers.get("Host", "").startswith("127.0.0.1") and not model.breaks("http.host"):
@@ -677,12 +680,11 @@ def serve_http() -> None:
                 return self.give(200, reply, {"Mcp-Session-Id": shown} if "result" in reply else None)
             if session is None and not model.breaks("legacy.session-missing"):
                 return self.give(400)
-            is_lenient = model.breaks("legacy.session-unknown", "legacy.session-id-form") and session not in model.ended
+            is_lenient = model.breaks("legacy.session-unknown") and session not in model.ended
+            is_lenient = is_lenient or (model.breaks("legacy.session-id-form") and "outrider" not in (session or ""))
             if session is not None and session not in model.sessions and not is_lenient:
                 return self.give(404)
             version = headers.get("mcp-protocol-version", LEGACY)
-            if model.breaks("legacy.version"):
-                version = LEGACY
             if version != LEGACY and not model.breaks("legacy.version-header"):
                 return self.give(400)
             return self.give(200, model.legacy_answer(message))

@@ -274,6 +274,8 @@ class _Run:
                         group.create_task(self._run_check(check))
             else:
                 for check in wanted:
+                    if phase is Phase.HOSTILE:
+                        await self._subject.revive()
                     await self._run_check(check)
 
     async def _run_check(self, check: Check) -> None:

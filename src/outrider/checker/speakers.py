@@ -9,6 +9,7 @@ Nothing here corrects anything: a header that a check leaves out stays out, and 
 from __future__ import annotations
 
 import asyncio
+import io
 import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -46,7 +47,7 @@ _STREAM_END_S: Final = 2.0
 _STRAY_GRACE_S: Final = 0.25
 """How long a reply without an id may lag behind the reply to a request that was sent after it."""
 _MAX_AT_ONCE: Final = 8
-_MAX_SPREAD_LINES: Final = 20
+_MAX_SPREAD_BYTES: Final = 1 << 18
 _MAX_NOISE: Final = 40
 
 
@@ -281,7 +282,9 @@ class HttpSpeaker:
         )
 
     async def _exchange(self, verb: str, headers: Mapping[str, str], body: bytes, reading: _Reading) -> None:
-        response = await self._connection.open(verb, headers, body if verb == "POST" else None)
+        # Above a mebibyte aiohttp wants to be fed from a file, so that the event loop is not blocked meanwhile.
+        fed: Any = io.BytesIO(body) if len(body) > 1 << 20 else body
+        response = await self._connection.open(verb, headers, fed if verb == "POST" else None)
         try:
             reading.status = response.status
             reading.headers = {name.lower(): value for name, value in response.headers.items()}
@@ -397,6 +400,7 @@ class StdioSpeaker:
         self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
         self._watchers: dict[RequestId, tuple[list[Any], Callable[[Any], bool] | None]] = {}
         self._ended: str = ""
+        self._noise_before = 0
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
@@ -524,16 +528,18 @@ class StdioSpeaker:
 
     def _take_noise(self, pending: bytes, line: bytes) -> bytes:
         """Keeps a line that is no message, or finds that it is the end of one that began lines before; returns what may go on."""
+        if not pending:
+            self._noise_before = len(self.noise)
         together = pending + line + b"\n"
-        whole = _decode(together) if pending else msgspec.UNSET
+        whole = _decode(together) if pending and line.rstrip().endswith(b"}") else msgspec.UNSET
         if isinstance(whole, dict) and "jsonrpc" in whole:
-            del self.noise[len(self.noise) - pending.count(b"\n") :]
+            del self.noise[self._noise_before :]
             self._keep_noise(f"{SPREAD}{together[:80].decode(errors='replace')!r}")
             self._take(whole)
             return b""
         self._keep_noise(self._redact(line.decode(errors="replace"))[:200])
         is_open = pending or line.lstrip().startswith(b"{")
-        return together if is_open and together.count(b"\n") < _MAX_SPREAD_LINES else b""
+        return together if is_open and len(together) < _MAX_SPREAD_BYTES else b""
 
     def _claim_error_without_id(self) -> dict[str, Any] | None:
         """The oldest error without an id that nobody has claimed: more likely than not the answer to what went unanswered."""

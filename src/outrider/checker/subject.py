@@ -113,7 +113,7 @@ class LegacyHalf:
         headers: dict[str, str | None] = {"Content-Type": "application/json", "Accept": ACCEPT}
         if self.session_id:
             headers[SESSION_ID] = self.session_id
-        if self.version:
+        if self.version in LEGACY_VERSIONS:
             headers[VERSION_HEADER] = self.version
         return {name: value for name, value in {**headers, **(changes or {})}.items() if value is not None}
 
@@ -386,6 +386,23 @@ class Subject:
     def reachable(self) -> bool:
         """Whether the server was reached at all, as far as the answers so far tell."""
         return any(answer.outcome in (Outcome.REPLY, Outcome.OTHER) for answer in self.answers)
+
+    async def revive(self) -> None:
+        """Start new processes in the place of those that did not survive what was said to them.
+
+        Raises:
+            ConnectFailed: that is not possible any more.
+        """
+        if isinstance(self.spare, StdioSpeaker) and self.spare.has_ended:
+            self.spare = await self.connect()
+        if (
+            not self.is_modern
+            and self.legacy is not None
+            and isinstance(self.main, StdioSpeaker)
+            and self.main.has_ended
+        ):
+            self.main = self.legacy.speaker = await self.connect()
+            await self.legacy.open()
 
     async def close(self) -> None:
         """End every connection."""

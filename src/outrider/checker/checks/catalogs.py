@@ -83,6 +83,8 @@ async def lists_are_sound(subject: Subject, docket: Docket) -> None:
             f"{method} repeats a cursor or goes on after {len(listed.pages)} pages",
             listed.pages[-1],
         )
+        if not listed.ended:
+            continue
         names = _names(listed, listed.items)
         doubled = sorted({name for name in names if names.count(name) > 1})
         docket.require(not doubled, "list.unique", f"{method} has {', '.join(doubled[:5])} more than once", first)
@@ -374,9 +376,9 @@ async def tools_are_sound(subject: Subject, docket: Docket) -> None:
         if isinstance(name, str) and name:
             docket.keep("tool.name")
             docket.require(_TOOL_NAME.fullmatch(name), "tool.name-form", f"{label} is not of that form", page)
-            docket.require(
-                _PROVIDER_NAME.fullmatch(name), "tool.provider-names", f"{label} would have to be renamed", page
-            )
+            if _TOOL_NAME.fullmatch(name):
+                sound = _PROVIDER_NAME.fullmatch(name)
+                docket.require(sound, "tool.provider-names", f"{label} would have to be renamed", page)
         _check_nulls(label, tool, docket, page)
         _check_schemas(label, tool, docket, page)
         description = tool.get("description")
@@ -640,8 +642,9 @@ def _item_fault(method: str, item: Any) -> str:
 @check("resource.read", "cache.read-hints")
 async def listed_resource_is_readable(subject: Subject, docket: Docket) -> None:
     """One read of the first listed resource."""
-    uri = next((r["uri"] for r in subject.items("resources/list") if isinstance(r, dict) and "uri" in r), None)
-    if not isinstance(uri, str):
+    listed = subject.items("resources/list")
+    uri = next((resource["uri"] for resource in listed if not _item_fault("resources/list", resource)), None)
+    if uri is None:
         return
     answer = await _ask(subject, "resources/read", {"uri": uri})
     result = answer.result

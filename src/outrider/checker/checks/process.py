@@ -17,7 +17,8 @@ EXIT_S: Final = 3.0
 @check("stdio.start-time", phase=Phase.FIRST)
 async def starts_quickly(subject: Subject, docket: Docket) -> None:
     """From the start of the process to its first answer."""
-    if subject.start_ms is not None:
+    was_silent = subject.probe is not None and subject.probe.outcome is Outcome.SILENT
+    if subject.start_ms is not None and not was_silent:
         docket.require(
             subject.start_ms <= _START_MS,
             "stdio.start-time",
