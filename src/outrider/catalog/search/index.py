@@ -24,7 +24,7 @@ import msgspec
 from .analysis import fold, split_words
 from .document import MatchKind, SearchHit, SearchResult, TermMatch, ToolDocument
 from .engine import CandidateEngine
-from .names import NameTable, is_spelled
+from .names import NameTable
 from .ranking import FEATURES, WEIGHTS, Corpus, IndexedTool, confidence, features, linear
 from .vocabulary import Query
 
@@ -251,14 +251,20 @@ class ToolIndex:
         return ranked or self._literal(text, query, groups)
 
     def _named(self, text: str, groups: Collection[int] | None) -> list[int]:
-        names = [
-            [number for number in numbers if groups is None or self._tool(number).group in groups]
-            for numbers in self._names.find(text)
-        ]
-        for numbers in names:
-            # Among tools of one name: spelled as asked first, then those whose other words fit, then in stable order.
-            numbers.sort(key=lambda number: (not is_spelled(text, self._document(number).name), *self._order(number)))
-        return list(dict.fromkeys(number for turn in zip_longest(*names) for number in turn if number is not None))
+        turns: list[list[int]] = []
+        for piece, numbers in self._names.find(text):
+            asked = fold(piece)
+            members = [number for number in numbers if groups is None or self._tool(number).group in groups]
+            # Of one name in several spellings, the spelling that was asked for is first.
+            members.sort(key=self._order)
+            members.sort(key=lambda number: self._is_spelled(asked, number), reverse=True)
+            turns.append(members)
+        return list(dict.fromkeys(number for turn in zip_longest(*turns) for number in turn if number is not None))
+
+    def _is_spelled(self, asked: str, number: int) -> bool:
+        """Whether the folded `asked` is the tool's name, alias, or name behind a server's, separators included."""
+        document = self._document(number)
+        return asked.endswith(fold(document.name)) or asked in map(fold, document.aliases)
 
     def _order(self, number: int) -> tuple[str, str]:
         document = self._document(number)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from .analysis import compact, fold
+from .analysis import compact
 
 __all__ = ["NameTable"]
 
@@ -59,11 +59,11 @@ class NameTable:
             if not self._servers[key]:
                 del self._servers[key]
 
-    def find(self, text: str) -> list[list[int]]:
-        """For each name that `text` asks for, in order of the text, the numbers of the tools that have it."""
+    def find(self, text: str) -> list[tuple[str, list[int]]]:
+        """Each name that `text` asks for, in order of the text, and the numbers of the tools that have it."""
         whole = self._named(text)
         if whole:
-            return [whole]
+            return [(text, whole)]
         return self._list_of_names(text) or self._names_within(text)
 
     def _named(self, piece: str) -> list[int]:
@@ -79,17 +79,18 @@ class NameTable:
                 numbers.update(dict.fromkeys(number for server, number in tools[name] if server in owners))
         return list(numbers)
 
-    def _list_of_names(self, text: str) -> list[list[int]]:
+    def _list_of_names(self, text: str) -> list[tuple[str, list[int]]]:
         pieces = [piece for piece in _BETWEEN_NAMES.split(text) if piece.strip(_TRIM + " ")]
         if 2 <= len(pieces) <= PIECES_LIMIT:
-            found = [self._named(piece.strip(_TRIM + " ")) for piece in pieces]
-            if all(found):
+            pieces = [piece.strip(_TRIM + " ") for piece in pieces]
+            found = [(piece, self._named(piece)) for piece in pieces]
+            if all(numbers for _, numbers in found):
                 return found
         words = [word.strip(_TRIM) for word in text.split(maxsplit=LIST_WORDS + 1)]
         if not 2 <= len(words) <= LIST_WORDS:
             return []
         # The fewest names that cover all words, each of at most NAME_WORDS words; almost always none covers the first.
-        best: list[tuple[int, list[list[int]], int] | None] = [None] * (len(words) + 1)
+        best: list[tuple[int, list[tuple[str, list[int]]], int] | None] = [None] * (len(words) + 1)
         best[0] = (0, [], 0)
         for start in range(len(words)):
             before = best[start]
@@ -103,7 +104,7 @@ class NameTable:
                 numbers = self._named(piece)
                 if numbers:
                     plain = before[2] + (end - start == 1 and not _INSIDE.search(piece))
-                    best[end] = (before[0] + 1, [*before[1], numbers], plain)
+                    best[end] = (before[0] + 1, [*before[1], (piece, numbers)], plain)
         covered = best[-1]
         if covered is None:
             return []
@@ -111,13 +112,9 @@ class NameTable:
         # "search flights" are two words even where one tool is called "search" and another "flights".
         return names if plain * 2 <= count or count >= 5 else []
 
-    def _names_within(self, text: str) -> list[list[int]]:
-        found: list[list[int]] = []
-        for piece in _identifiers(text):
-            numbers = self._named(piece)
-            if numbers and numbers not in found:
-                found.append(numbers)
-        return found
+    def _names_within(self, text: str) -> list[tuple[str, list[int]]]:
+        found = {piece: numbers for piece in _identifiers(text) if (numbers := self._named(piece))}
+        return list(found.items())
 
 
 def _identifiers(text: str) -> Iterator[str]:
@@ -138,8 +135,3 @@ def _remove(table: dict[str, list], key: str, value: object) -> None:  # type: i
     table[key].remove(value)
     if not table[key]:
         del table[key]
-
-
-def is_spelled(text: str, name: str) -> bool:
-    """Whether `text` is `name` but for case and width, separators included."""
-    return fold(text) == fold(name)
