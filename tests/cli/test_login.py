@@ -130,6 +130,16 @@ def test_call_that_needs_more_says_how_to_get_it(protected: Protected, terminal:
     assert "--scope files:write" in err
 
 
+def test_header_in_the_way_is_told(terminal: Terminal) -> None:
+    """Ours: a sign-in that would never be used is not made"""
+    entry = {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer secret-1"}}
+    (terminal.home / ".mcp.json").write_text(json.dumps({"mcpServers": {"remote": entry}}))
+    code, out, err = terminal.run("login", "remote")
+    assert code == 2
+    assert "Authorization" in err
+    assert "secret-1" not in out + err
+
+
 def test_command_cannot_be_signed_in_at(terminal: Terminal) -> None:
     """Spec: 2026-07-28 basic/authorization#protocol-requirements: stdio servers take credentials from the environment"""
     (terminal.home / ".mcp.json").write_text(json.dumps({"mcpServers": {"local": {"command": "cat"}}}))

@@ -16,7 +16,7 @@ import click
 from outrider.cli import EXIT_OK, EXIT_SIGN_IN
 from outrider.cli.targets import named_configs
 from outrider.cli.text import visible
-from outrider.errors import ConfigError
+from outrider.errors import ConfigError, TransportError
 
 if TYPE_CHECKING:
     from outrider.client.auth.flow import OAuthClient
@@ -82,6 +82,7 @@ def login(
 async def _login(
     server: HttpTarget, store: UserStore, no_browser: bool, client_id: str, scopes: tuple[str, ...], timeout_s: float
 ) -> Grant | None:
+    from outrider.client.auth.authorizer import Challenge
     from outrider.client.auth.browser import Browser, open_system_browser
     from outrider.client.auth.flow import OAuth
     from outrider.client.client import Client
@@ -96,7 +97,21 @@ async def _login(
             pass
     finally:
         await client.close()
+    if auth.grant(server.url) is None and await _is_protected(server):
+        # It lets everybody look at what it is, and asks only for what it does.
+        await auth.sign_in(server.url, Challenge(401))
     return auth.grant(server.url)
+
+
+async def _is_protected(server: HttpTarget) -> bool:
+    """Whether a server that refused nothing says all the same where one signs in."""
+    from outrider.client.auth.flow import look_up
+
+    try:
+        await look_up(server.url)
+    except TransportError:
+        return False
+    return True
 
 
 def _client(client_id: str, scopes: tuple[str, ...]) -> OAuthClient:
@@ -231,5 +246,10 @@ def _server(target: str, config_files: tuple[str, ...]) -> HttpTarget:
     if not isinstance(server, HttpTarget):
         raise ConfigError(
             f"{server.label} is a command: it takes its credentials from its environment", hint="give them with env"
+        )
+    if server.has_authorization:
+        raise ConfigError(
+            f"{server.label} is configured with an Authorization header, which goes before any sign-in",
+            hint="remove the header from the configuration",
         )
     return server

@@ -18,7 +18,7 @@ from outrider.client.auth.store import InMemoryStore, UserStore
 from outrider.client.client import Client
 from outrider.client.discover import discover
 from outrider.client.target import ClientOptions, parse_target
-from outrider.errors import AuthRequired, SignInFailed
+from outrider.errors import AuthRequired, SignInFailed, StoreError
 
 DEADLINE_S = 60.0
 
@@ -101,6 +101,38 @@ async def test_refused_consent_is_told(protected: Protected) -> None:
     with pytest.raises(SignInFailed, match="access_denied"):
         async with client_of(protected, OAuth(agent=Person(allow=False))):
             pass
+
+
+async def test_client_that_brought_nobody_back_is_registered_anew(protected: Protected) -> None:
+    """Ours: a server that has forgotten our client tells only the person in the browser"""
+
+    class Puzzled(Person):
+        async def visit(self, url: str, state: str) -> str:
+            raise SignInFailed("nobody came back")
+
+    store = InMemoryStore()
+    for _ in range(2):
+        with pytest.raises(SignInFailed, match="nobody came back"):
+            async with client_of(protected, OAuth(store, agent=Puzzled())):
+                pass
+    assert len(protected.asked("register")) == 2
+    async with client_of(protected, OAuth(store, agent=Person())):
+        pass
+    async with client_of(protected, OAuth(store, agent=Person(), start_anew=True)):
+        pass
+    assert len(protected.asked("register")) == 3
+
+
+async def test_store_that_fails_is_told_before_a_person_is_asked(protected: Protected, tmp_path: Path) -> None:
+    """Ours: without a sign-in nothing can be read, and nothing needs to be; with one it is told at once"""
+    (tmp_path / "file").write_text("")
+    person = Person()
+    auth = OAuth(UserStore(tmp_path / "file" / "folder", keyring=False), agent=person)
+    assert await auth.headers(protected.mcp) == {}
+    with pytest.raises(StoreError):
+        async with client_of(protected, auth):
+            pass
+    assert not person.visited
 
 
 async def test_machine_signs_in_by_itself_and_steps_up(protected: Protected) -> None:

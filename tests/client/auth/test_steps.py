@@ -195,6 +195,21 @@ def test_own_machine_needs_no_encryption(url: str) -> None:
     assert require_secure(url, "it") == url
 
 
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080/admin", "https://localhost/x"])
+def test_public_server_has_no_endpoint_on_our_machine(name: str, url: str) -> None:
+    """Ours: no browser is sent to this machine's own services on somebody else's word"""
+    with pytest.raises(SignInFailed):
+        read_server_metadata({**METADATA, name: url}, ISSUER)
+
+
+@pytest.mark.parametrize("issuer", ["https://as.example?tenant=a", "https://as.example/#x"])
+def test_issuer_is_only_an_address(issuer: str) -> None:
+    """Spec: RFC 8414 2 (no query or fragment)"""
+    with pytest.raises(SignInFailed):
+        read_server_metadata({**METADATA, "issuer": issuer}, issuer)
+
+
 @pytest.mark.parametrize("methods", [None, [], ["plain"], "S256"])
 def test_no_sign_in_without_pkce(methods: object) -> None:
     """Spec: security-considerations#authorization-code-protection (MUST refuse to proceed)"""

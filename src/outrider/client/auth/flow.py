@@ -49,7 +49,7 @@ from outrider.client.auth.steps import (
     step_up,
 )
 from outrider.client.auth.store import CredentialStore, Grant, InMemoryStore
-from outrider.errors import ConfigError, SignInFailed, TransportError
+from outrider.errors import ConfigError, SignInFailed, StoreError, TransportError
 from outrider.redaction import Redactor, show_url
 
 __all__ = [
@@ -362,7 +362,10 @@ class OAuth:
         state = self._states.setdefault(url, _State())
         if not state.loaded:
             state.loaded = True
-            grant = None if self._start_anew else self._store.grant(url)
+            try:
+                grant = None if self._start_anew else self._store.grant(url)
+            except StoreError:
+                grant = None  # As good as none: whoever signs in then is told why it cannot be kept.
             # A token in clear text on the way is everybody's token.
             if grant is not None and (origin_of(url)[0] == "https" or is_loopback(url)):
                 state.grant = grant
@@ -423,7 +426,10 @@ class OAuth:
             if answer.status != 200 or "access_token" not in answer.document:
                 self._drop(state, url)
                 return False
-            self._keep(state, self._granted(grant, answer))
+            try:
+                self._keep(state, self._granted(grant, answer))
+            except StoreError:
+                pass  # This process can go on; the next one has to sign in.
             return True
 
     # -- people --------------------------------------------------------------------------------------------------------------------
@@ -467,7 +473,14 @@ class OAuth:
                 code_challenge_method="S256",
                 resource=plan.resource.resource,
             )
-            code = check_response(pending, await agent.visit(page, pending.state))
+            try:
+                response = await agent.visit(page, pending.state)
+            except BaseException:
+                # Perhaps its server does not know our client any more, and told only the person: the next time we register anew.
+                if client.dynamic:
+                    self._store.forget_client(server.issuer)
+                raise
+            code = check_response(pending, response)
         finally:
             await agent.close()
         fields = {

@@ -306,6 +306,8 @@ def read_server_metadata(document: Mapping[str, Any], issuer: str) -> ServerMeta
 
     Spec: RFC 8414 3.3, 2026-07-28 basic/authorization/authorization-server-discovery#authorization-server-metadata-discovery (MUST NOT use)
     """
+    if "?" in issuer or "#" in issuer:
+        raise SignInFailed(f"the issuer {show_url(issuer)} has a query or a fragment")
     named = document.get("issuer")
     if named != issuer:
         shown = show_url(named) if isinstance(named, str) else "no issuer"
@@ -313,7 +315,13 @@ def read_server_metadata(document: Mapping[str, Any], issuer: str) -> ServerMeta
 
     def endpoint(name: str) -> str:
         value = document.get(name)
-        return "" if value is None else require_secure(value, f"the {name} of {show_url(issuer)}")
+        if value is None:
+            return ""
+        found = require_secure(value, f"the {name} of {show_url(issuer)}")
+        # A browser would be sent to this machine's own services, with a query of somebody else's.
+        if is_loopback(found) and not is_loopback(issuer):
+            raise SignInFailed(f"the {name} of {show_url(issuer)} is on this machine, and its issuer is not")
+        return found
 
     token_endpoint = endpoint("token_endpoint")
     if not token_endpoint:
