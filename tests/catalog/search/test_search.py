@@ -252,6 +252,12 @@ class TestWords:
             assert names(index.search(query, servers={"b", "unknown"})) == ["b/fetch"]
         assert not index.search("fetch", servers=()).hits
 
+    def test_a_name_of_stop_words_is_a_name_like_any_other(self) -> None:
+        """Ours: `do_it` weighs nothing as words, and is found all the same."""
+        index = index_of([*FILLER, tool("x", "do_it"), tool("x", "what")])
+        assert names(index.search("doing", threshold=0)) == ["x/do_it"]
+        assert names(index.search("what is it", threshold=0))[0] in {"x/do_it", "x/what"}
+
     def test_a_schema_of_any_shape_is_read_without_failing(self) -> None:
         """Ours: references are not followed, bounds hold, and what is not a schema is skipped."""
         deep: dict[str, object] = {"description": "innermost"}

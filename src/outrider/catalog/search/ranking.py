@@ -237,8 +237,8 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
 
 
 def _share(part: float, whole: float) -> float:
-    # A joined spelling can cover more than the word it stands for.
-    return min(1.0, part / whole) if part else 0.0
+    # A joined spelling can cover more than the word it stands for; a name of stop words only weighs nothing ("do_it", asked "doing").
+    return min(1.0, part / whole) if whole else 0.0
 
 
 def _stands_in(name: Sequence[int], query: Query, vocabulary: Vocabulary) -> bool:
