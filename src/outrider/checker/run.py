@@ -176,6 +176,8 @@ class _Run:
         else:
             description = None
         try:
+            # A modern server needs one more, for its legacy half; each needs one for a handshake under an unknown version.
+            await subject.start_ahead(4 if subject.is_modern else 3)
             subject.main = await subject.connect()
             subject.spare = await subject.connect() if subject.is_stdio else subject.main
         except ConnectFailed as error:

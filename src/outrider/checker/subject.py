@@ -188,6 +188,7 @@ class Subject:
         self._timeout_s = timeout_s
         self._ids = itertools.count(1)
         self._speakers: list[Speaker] = []
+        self._ready: list[Speaker] = []
 
     # -- connections ---------------------------------------------------------------------------------------------------------------
 
@@ -208,12 +209,23 @@ class Subject:
             ConnectFailed: the process cannot be started.
         """
         speaker: Speaker
+        if self._ready:
+            return self._ready.pop()
         if isinstance(self.target, HttpTarget):
             speaker = HttpSpeaker(self.target, self._client, self._pace, self._timeout_s)
         else:
             speaker = await StdioSpeaker.start(self.target, self._client, self._pace, self._timeout_s)
         self._speakers.append(speaker)
         return speaker
+
+    async def start_ahead(self, number: int) -> None:
+        """Over stdio, start so many processes at once, for `connect` to hand out: they start side by side, not one after the other.
+
+        Raises:
+            ConnectFailed: the process cannot be started.
+        """
+        if self.is_stdio:
+            self._ready = [await self.connect() for _ in range(number)]
 
     async def connect_without_credential(self) -> Speaker:
         """A connection to the same URL without any of the configured headers."""
