@@ -167,6 +167,9 @@ class Member:
         await client.close()
         self._set(label=target.label)
         if report.failure is not None:
+            if self._options.offline:
+                # Nobody is going to ask: a reader who waited for more would wait in vain.
+                self._set(state=ServerState.FAILED, failure=report.failure)
             return False
         self._adopt(report, ServerState.REMEMBERED)
         return report.source == "memory"

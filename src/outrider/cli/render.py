@@ -172,7 +172,7 @@ def _facts(report: DiscoveryReport) -> Table:
     if report.transport:
         table.add_row("transport", report.transport)
     if report.era is not None:
-        table.add_row("because", Text(report.era_reason or "the handshake was answered"))
+        table.add_row("because", Text(report.era_reason or "found before, and remembered"))
         table.add_row("speaks", Text(visible(", ".join(report.supported_versions)) or "nothing it names"))
         table.add_row("can", Text(_capabilities(report)))
         if report.extensions:
@@ -209,7 +209,8 @@ def _source(report: DiscoveryReport) -> str:
     since = datetime.fromtimestamp(report.received_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     match report.source:
         case "memory":
-            return f"remembered since {since}, still fresh"
+            # Most servers say nothing of it; an answer of theirs is kept for a while all the same.
+            return f"remembered since {since}, " + ("still fresh" if report.ttl_ms > 0 else "not long ago")
         case "stale":
             because = f": {visible(report.stale_because)}" if report.stale_because else ""
             return f"remembered since {since}, no longer fresh{because}"

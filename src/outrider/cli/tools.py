@@ -86,7 +86,7 @@ def tools(as_json: bool, **given: Any) -> int:
                 for tool_id, tool in snapshot.tools
             ]
             _write_json({"schema": "outrider.tools/1", "servers": _state_as_json(catalog), "tools": listed})
-            return EXIT_FAILED if snapshot.failed else EXIT_OK
+            return EXIT_FAILED if snapshot.failed or snapshot.pending else EXIT_OK
         from outrider.client.report import estimated_tokens
 
         columns = _columns()
@@ -108,7 +108,7 @@ def tools(as_json: bool, **given: Any) -> int:
             f"{count(len(snapshot.tools), 'tool')} of {count(len(snapshot.servers), 'server')}, about {snapshot.tokens:,} tokens in all"
         )
         _told_state(catalog)
-        return EXIT_FAILED if snapshot.failed else EXIT_OK
+        return EXIT_FAILED if snapshot.failed or snapshot.pending else EXIT_OK
 
     return _with_catalog(work, **given)
 
@@ -227,6 +227,8 @@ def _server_of(tool: str, catalog: Any) -> tuple[str, ...] | None:
 
 
 def _show_parameters(schema: dict[str, Any], indent: str = "  ", depth: int = 0) -> None:
+    import msgspec
+
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         click.echo(f"{indent}none" if depth == 0 else f"{indent}…")
@@ -237,7 +239,7 @@ def _show_parameters(schema: dict[str, Any], indent: str = "  ", depth: int = 0)
         rule = rule if isinstance(rule, dict) else {}
         told = [_type_of(rule), "required" if name in needed else "optional"]
         if "default" in rule:
-            told.append(f"default {rule['default']!r}")
+            told.append(f"default {msgspec.json.encode(rule['default']).decode()}")
         click.echo(f"{indent}{click.style(visible(name), fg='cyan')}  {visible(', '.join(told))}")
         if isinstance(rule.get("description"), str):
             click.echo(f"{indent}  {visible(rule['description'])}")
