@@ -143,17 +143,29 @@ def _show_page(url: str, opened: bool) -> None:
 
 
 async def _paste() -> str:
-    """One line of standard input, read without keeping the process alive when the browser is faster."""
-    loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=65_536)
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    """One line of standard input, read without keeping the process alive when the browser is faster.
+
+    asyncio's own pipes would leave the terminal in non-blocking mode, for the shell as well.
+    """
+    loop, line = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+    descriptor, read = sys.stdin.fileno(), bytearray()
+
+    def readable() -> None:
+        data = os.read(descriptor, 65_536)
+        read.extend(data)
+        if not data or len(read) > 65_536:
+            loop.remove_reader(descriptor)  # No more input of use: only the browser is left.
+        elif b"\n" in read and not line.done():
+            line.set_result(read.decode(errors="replace"))
+
     try:
-        line = await reader.readline()
-        if not line:
-            await asyncio.Event().wait()  # No more input: only the browser is left.
-        return line.decode(errors="replace")
+        loop.add_reader(descriptor, readable)
+    except (OSError, ValueError, NotImplementedError):  # A file, nothing, or a system without the means.
+        await asyncio.Event().wait()
+    try:
+        return str(await line)
     finally:
-        transport.close()
+        loop.remove_reader(descriptor)
 
 
 @click.command("logout")

@@ -661,11 +661,18 @@ class Client:
         """
         session = await self._opened()
         limit = self.options.request_timeout_s if timeout_s is None else timeout_s
-        try:
-            async with asyncio.timeout(limit):
-                subscription = await session.subscribe(Wanted(tools, prompts, resources, tuple(uris)))
-        except TimeoutError as error:
-            raise TimedOut(f"the server did not agree to a subscription within {limit:g} s", timeout_s=limit) from error
+        for chances in reversed(range(_MAX_SIGN_INS + 1)):
+            try:
+                async with asyncio.timeout(limit):
+                    subscription = await session.subscribe(Wanted(tools, prompts, resources, tuple(uris)))
+                break
+            except TimeoutError as error:
+                raise TimedOut(
+                    f"the server did not agree to a subscription within {limit:g} s", timeout_s=limit
+                ) from error
+            except AuthRequired as error:
+                if not (chances and await self._signed_in(error)):
+                    raise
         async with subscription:
             yield subscription
 

@@ -54,6 +54,37 @@ async def test_person_signs_in_once_and_steps_up_when_a_call_needs_it(protected:
     assert person.open == 0
 
 
+async def test_calls_that_need_the_same_scope_ask_the_person_once(protected: Protected) -> None:
+    """Ours: whoever waited for the person goes on with the new token"""
+    person = Person()
+    async with client_of(protected, OAuth(agent=person)) as client:
+        results = await asyncio.gather(*(client.call_tool("write") for _ in range(4)))
+    assert [result.text for result in results] == ["written"] * 4
+    assert len(person.visited) == 2
+
+
+async def test_giving_up_on_a_person_keeps_nothing(protected: Protected) -> None:
+    """Ours: cancelled while the page is open: no port stays open, no task, no grant"""
+    arrived = asyncio.Event()
+
+    class Slow(Person):
+        async def visit(self, url: str, state: str) -> str:
+            arrived.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    person = Slow()
+    auth = OAuth(agent=person)
+    opening = asyncio.create_task(client_of(protected, auth).__aenter__())
+    async with asyncio.timeout(DEADLINE_S):
+        await arrived.wait()
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+    assert person.open == 0
+    assert auth.grant(protected.mcp) is None
+
+
 async def test_token_is_renewed_before_it_expires(protected: Protected) -> None:
     """Spec: 2026-07-28 basic/authorization#refresh-tokens; ours: no request is refused for a token known to be old"""
     clock = Clock()

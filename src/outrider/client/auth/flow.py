@@ -224,6 +224,8 @@ class _State:
     """One server's share of an authorizer."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Apart from the other: who only needs a renewal does not wait for a person.
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     grant: Grant | None = None
     loaded: bool = False
     header: str = ""
@@ -313,14 +315,13 @@ class OAuth:
         if self._agent is None or self._machine is not None:
             return False
         state = self._state(url)
-        async with state.turn:
+        async with state.asking:
             if self._has_another(state, challenge):
                 return True
-            scopes: tuple[str, ...] | None = None
             if challenge.status == 403:
                 before = state.grant.scopes if state.grant is not None else ()
-                scopes = step_up(before, parse_bearer(challenge.header))
-                if scopes is None or state.step_ups >= _MAX_STEP_UPS:
+                wider = step_up(before, parse_bearer(challenge.header))
+                if wider is None or state.step_ups >= _MAX_STEP_UPS:
                     return False
                 state.step_ups += 1
             async with Fetcher(url) as fetcher:
