@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 
@@ -50,3 +51,9 @@ def test_fixture_fails_when_nothing_answers(tmp_path: Path) -> None:
     done = run_pytest(tmp_path, "def test_it(outrider_check):\n    outrider_check('http://127.0.0.1:9/mcp')\n")
     assert done.returncode == 1
     assert "could not be checked" in done.stdout
+
+
+def test_installing_gives_pytest_the_plugin() -> None:
+    """Ours: the fixture is there without a line of configuration."""
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["entry-points"]["pytest11"] == {"outrider": "outrider.checker.pytest_plugin"}
