@@ -62,7 +62,20 @@ IMPURE = frozenset(
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "shared", "misc", "base"})
 # What costs import time and is needed only by some: loaded when first used.
 HEAVY = frozenset(
-    {"aiohttp", "cryptography", "jsonschema_rs", "redis", "rich", "sqlite3", "tantivy", "uvicorn", "yaml"}
+    {
+        "aiohttp",
+        "authlib",
+        "joserfc",
+        "keyring",
+        "cryptography",
+        "jsonschema_rs",
+        "redis",
+        "rich",
+        "sqlite3",
+        "tantivy",
+        "uvicorn",
+        "yaml",
+    }
 )
 
 

@@ -18,7 +18,7 @@ from outrider.client.auth.store import InMemoryStore, UserStore
 from outrider.client.client import Client
 from outrider.client.discover import discover
 from outrider.client.target import ClientOptions, parse_target
-from outrider.errors import AuthRequired, SignInFailed, StoreError
+from outrider.errors import AuthRequired, ConfigError, SignInFailed, StoreError
 
 DEADLINE_S = 60.0
 
@@ -172,6 +172,27 @@ async def test_machine_signs_in_by_itself_and_steps_up(protected: Protected) -> 
     async with client_of(protected, auth) as client:
         assert (await client.call_tool("write")).text == "written"
     assert [entry["scope"] for entry in protected.asked("token")] == ["files:read", "files:read files:write"]
+
+
+async def test_missing_packages_are_named(protected: Protected, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ours: signing in needs an extra; the error says which"""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "authlib", None)
+    with pytest.raises(ConfigError) as raised:
+        async with client_of(protected, OAuth(agent=Person())):
+            pass
+    assert "outrider-mcp[auth]" in raised.value.hint
+
+
+def test_using_a_stored_token_loads_no_http_stack() -> None:
+    """Ours: what is answered from memory stays quick for those who are signed in"""
+    import subprocess
+    import sys
+
+    script = "import sys, outrider.client.auth.flow; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True).stdout.split()
+    assert not {"aiohttp", "authlib", "joserfc", "keyring"} & set(loaded)
 
 
 async def test_machine_with_a_wrong_secret_asks_once(protected: Protected) -> None:

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -22,7 +22,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from outrider.client.auth.authorizer import Challenge, token_mark
-from outrider.client.auth.fetching import Answer, Fetcher
 from outrider.client.auth.steps import (
     Bearer,
     Pending,
@@ -51,6 +50,9 @@ from outrider.client.auth.steps import (
 from outrider.client.auth.store import CredentialStore, Grant, InMemoryStore
 from outrider.errors import ConfigError, SignInFailed, StoreError, TransportError
 from outrider.redaction import Redactor, show_url
+
+if TYPE_CHECKING:
+    from outrider.client.auth.fetching import Answer, Fetcher
 
 __all__ = [
     "ClientCredentials",
@@ -180,7 +182,7 @@ async def look_up(url: str, header: str = "", *, bound: str = "", known: str = "
         SignInFailed: the metadata is missing, does not fit together or points where it must not.
         TransportError: it cannot be fetched.
     """
-    async with Fetcher(url) as fetcher:
+    async with _fetcher(url) as fetcher:
         return await _look_up(fetcher, url, header, bound, known)
 
 
@@ -324,7 +326,7 @@ class OAuth:
                 if wider is None or state.step_ups >= _MAX_STEP_UPS:
                     return False
                 state.step_ups += 1
-            async with Fetcher(url) as fetcher:
+            async with _fetcher(url) as fetcher:
                 await self._admit_person(state, url, challenge, fetcher, self._agent)
         return True
 
@@ -341,7 +343,7 @@ class OAuth:
         if grant is not None and grant.revocation_endpoint:
             for token in filter(None, (grant.refresh_token, grant.access_token)):
                 try:
-                    async with Fetcher(url) as fetcher:
+                    async with _fetcher(url) as fetcher:
                         await self._post_form(
                             fetcher,
                             grant.revocation_endpoint,
@@ -394,7 +396,7 @@ class OAuth:
         self._store.keep_grant(grant)
 
     async def _has_moved(self, grant: Grant, url: str, challenge: Challenge) -> bool:
-        async with Fetcher(url) as fetcher:
+        async with _fetcher(url) as fetcher:
             resource = await _resource_metadata(fetcher, url, parse_bearer(challenge.header))
         return resource is not None and grant.issuer not in resource.authorization_servers
 
@@ -415,7 +417,7 @@ class OAuth:
                 self._drop(state, url)
                 return False
             fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
-            async with Fetcher(url) as fetcher:
+            async with _fetcher(url) as fetcher:
                 answer = await self._post_form(
                     fetcher, grant.token_endpoint, grant.client, fields, "the token endpoint"
                 )
@@ -552,7 +554,7 @@ class OAuth:
             if wider is None or state.step_ups >= _MAX_STEP_UPS:
                 return False
             state.step_ups += 1
-        async with Fetcher(url) as fetcher:
+        async with _fetcher(url) as fetcher:
             plan = await _look_up(fetcher, url, header, self._bound, before.issuer if before is not None else "")
             client = self._given_client(plan.server)
             scopes = choose_scopes(
@@ -591,7 +593,7 @@ class OAuth:
         }
         method = "client_secret_basic" if enterprise.client_secret else "none"
         client = Registered("", enterprise.client_id, enterprise.client_secret, method)
-        async with Fetcher(enterprise.token_endpoint) as fetcher:
+        async with _fetcher(enterprise.token_endpoint) as fetcher:
             answer = await self._post_form(fetcher, enterprise.token_endpoint, client, fields, "the identity provider")
         token = answer.document.get("access_token")
         if answer.status != 200 or not isinstance(token, str) or answer.document.get("issued_token_type") != _ID_JAG:
@@ -685,6 +687,13 @@ def _new_grant(url: str, plan: Plan, client: Registered, scopes: tuple[str, ...]
         plan.server.token_endpoint,
         plan.server.revocation_endpoint,
     )
+
+
+def _fetcher(url: str) -> Fetcher:
+    """A fetcher; the HTTP stack is loaded when something is fetched, not when a stored token is only used."""
+    from outrider.client.auth.fetching import Fetcher
+
+    return Fetcher(url)
 
 
 def _require_libraries() -> None:
