@@ -48,6 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[KEPT_PROCESSES] = set()
+    # A shell starts background jobs with SIGINT ignored, and every process they start inherits that; the tests of Ctrl-C need it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[MODEL_REPORT] = []
 
 
