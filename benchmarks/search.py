@@ -30,7 +30,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final
 
-from outrider.catalog.search import MatchKind, ToolDocument, ToolIndex
+from outrider.catalog.search import MatchKind, MiniLM, ToolDocument, ToolIndex
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_PYTHON: Final = ROOT / ".dev" / "python-modern" / "bin" / "python"
@@ -149,13 +149,12 @@ def average(results: Mapping[str, Any]) -> Metrics:
 def index_of(documents: Iterable[ToolDocument], semantic: bool) -> ToolIndex:
     index = new_index(semantic)
     add(index, documents)
+    index.embed()
     return index
 
 
 def new_index(semantic: bool) -> ToolIndex:
-    if not semantic:
-        return ToolIndex()
-    raise SystemExit("--semantic is not available")
+    return ToolIndex(MiniLM() if semantic else None)
 
 
 def add(index: ToolIndex, documents: Iterable[ToolDocument]) -> list[str]:
@@ -383,12 +382,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     crowded = new_index(options.semantic)
     if crowd:
         add(crowded, map(document_of, crowd))
+        crowded.embed()
     for one in sets:
         if one.name.endswith(CROWDED):
             # The crowd is there already: what comes and goes are the servers of the set.
             index = crowded
             mine = {document.server for document in one.documents[: len(one.documents) - len(crowd)]}
             guests = add(index, [document for document in one.documents if document.server in mine])
+            index.embed()
         else:
             index, guests = index_of(one.documents, options.semantic), []
         results[one.name] = summary(one, ranked_by(index, one))

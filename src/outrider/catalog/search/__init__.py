@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from .document import MatchKind, SearchHit, SearchResult, TermMatch, ToolDocument
 from .index import ToolIndex
+from .semantic import Embedder, MiniLM
 
-__all__ = ["MatchKind", "SearchHit", "SearchResult", "TermMatch", "ToolDocument", "ToolIndex"]
+__all__ = ["Embedder", "MatchKind", "MiniLM", "SearchHit", "SearchResult", "TermMatch", "ToolDocument", "ToolIndex"]

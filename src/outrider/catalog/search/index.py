@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final
@@ -25,7 +25,8 @@ from .analysis import fold, split_words
 from .document import MatchKind, SearchHit, SearchResult, TermMatch, ToolDocument
 from .engine import CandidateEngine
 from .names import NameTable
-from .ranking import FEATURES, WEIGHTS, Corpus, IndexedTool, confidence, features, linear
+from .ranking import FEATURES, MEANING_WEIGHT, WEIGHTS, Corpus, IndexedTool, confidence, features, linear
+from .semantic import QUERY_CHARS, Embedder, VectorTable, text_to_embed
 from .vocabulary import Query
 
 __all__ = ["ToolIndex"]
@@ -57,12 +58,15 @@ DEFAULT_THRESHOLD: Final = 0.15
 """Where 3 % of the queries that a catalog serves are turned away; see `docs/design/search.md` for the whole curve."""
 SUBSTRING_CONFIDENCE: Final = 0.5
 
+JOIN_BOOST: Final = 1.5
+"""What a spelling in one word is worth to tantivy, where the query has it in two: about both of them."""
 SAME_SERVER_PENALTY: Final = 0.1
 SAME_NAME_PENALTY: Final = 0.3
 """What each better placed tool of the same server, or of the same name, takes from a score (the best are between 5 and 12):
 forks of one server, or one big server, do not fill the page while others fit as well."""
 
 _SIBLINGS: Final = FEATURES.index("siblings")
+_COVERED: Final = FEATURES.index("covered")
 # What a field is called in an explanation.
 _SHOWN_FIELDS: Final = ("name", "title", "description", "parameters", "parameters", "tags", "server", "server")
 
@@ -76,7 +80,14 @@ class ToolIndex:
     Spec: ours
     """
 
-    def __init__(self) -> None:
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        """An empty index.
+
+        Args:
+            embedder: ranks by closeness in meaning as well, such as `MiniLM()`; None for words alone. New tools count with their
+                words until `embed` has been called.
+        """
+        self._embedder = embedder
         self._lock = threading.RLock()
         self._clear()
 
@@ -88,6 +99,7 @@ class ToolIndex:
         self._tools: list[IndexedTool | None] = []
         self._servers: dict[str, tuple[int, list[int]]] = {}
         self._groups = 0
+        self._vectors = VectorTable(self._embedder.dimensions) if self._embedder else None
 
     def __len__(self) -> int:
         """The number of tools."""
@@ -111,9 +123,10 @@ class ToolIndex:
         """
         fresh = sorted(documents, key=lambda document: document.name)
         with self._lock:
-            self._forget(server)
-            if not fresh:
-                return
+            self._replace(server, fresh, self._forget(server))
+
+    def _replace(self, server: str, fresh: Sequence[ToolDocument], vectors: Mapping[str, Any]) -> None:
+        if fresh:
             group = self._groups
             self._groups += 1
             numbers = []
@@ -127,6 +140,9 @@ class ToolIndex:
                 self._corpus.count(tool, 1)
                 self._names.add_tool(server, document.name, document.aliases, number)
                 self._engine.add(number, group, self._engine_text(fields))
+                # A list that changed in one place does not cost the embedding of all of it.
+                if self._vectors is not None and vectors and (text := text_to_embed(document)) in vectors:
+                    self._vectors.put(number, vectors[text])
             self._names.add_server(server, fresh[0].server_title)
             self._servers[server] = (group, numbers)
 
@@ -138,26 +154,70 @@ class ToolIndex:
         with self._lock:
             self._forget(server)
 
-    def _forget(self, server: str) -> None:
+    def _forget(self, server: str) -> dict[str, Any]:
+        """Remove a server; what is returned are the vectors of its tools by their text."""
         group, numbers = self._servers.pop(server, (-1, []))
+        vectors: dict[str, Any] = {}
         if not numbers:
-            return
+            return vectors
         self._names.remove_server(server, self._document(numbers[0]).server_title)
         for number in numbers:
             document = self._document(number)
             self._names.remove_tool(server, document.name, document.aliases, number)
             self._corpus.count(self._tool(number), -1)
             self._documents[number] = self._tools[number] = None
+            if self._vectors is not None and (vector := self._vectors.take(number)) is not None:
+                vectors[text_to_embed(document)] = vector
         self._engine.remove(group)
         if len(self._documents) > 2 * len(self) + COMPACTED:
             self._compact()
+        return vectors
 
     def _compact(self) -> None:
         """Drop what removed tools left behind: their numbers, words that nobody has, tantivy's dead entries."""
         servers = {server: [self._document(n) for n in numbers] for server, (_, numbers) in self._servers.items()}
+        vectors = self._vectors
+        known = {
+            server: {
+                text_to_embed(self._document(n)): vector for n in numbers if (vector := vectors.take(n)) is not None
+            }
+            for server, (_, numbers) in (self._servers.items() if vectors is not None else ())
+            if vectors is not None
+        }
         self._clear()
         for server, documents in servers.items():
-            self.replace_server(server, documents)
+            self._replace(server, documents, known.get(server, {}))
+
+    def embed(self, most: int | None = None) -> int:
+        """Embed tools that have no vector yet. Slow work, for a background thread; searches go on meanwhile.
+
+        Args:
+            most: the most tools to embed, or None for all.
+
+        Returns:
+            The number of tools still without a vector; 0 if the index has no embedder.
+
+        Spec: ours
+        """
+        embedder, vectors = self._embedder, self._vectors
+        if embedder is None or vectors is None:
+            return 0
+        with self._lock:
+            waiting = [
+                (number, document)
+                for number, document in enumerate(self._documents)
+                if document is not None and number not in vectors
+            ]
+        chosen = waiting[:most]
+        texts = list(dict.fromkeys(text_to_embed(document) for _, document in chosen))  # forks share their texts
+        rows = dict(zip(texts, embedder.embed(texts), strict=True)) if texts else {}
+        with self._lock:
+            if self._vectors is not vectors:
+                return self.embed(most)  # compacted meanwhile: other numbers
+            for number, document in chosen:
+                if self._documents[number] is document:
+                    vectors.put(number, rows[text_to_embed(document)])
+            return len(self) - len(vectors)
 
     def _document(self, number: int) -> ToolDocument:
         document = self._documents[number]
@@ -241,7 +301,7 @@ class ToolIndex:
         """All that is known about one query: named tools first, then candidates by score."""
         named = self._named(text, groups)
         query = self._corpus.vocabulary.parse(text, most_terms=TERM_LIMIT)
-        ranked = self._score(query, max(CANDIDATES, depth), groups)
+        ranked = self._score(query, max(CANDIDATES, depth), groups, None if named else self._closeness(text))
         if named:
             first = set(named)
             return [
@@ -249,6 +309,12 @@ class ToolIndex:
                 *(entry for entry in ranked if entry.number not in first),
             ]
         return ranked or self._literal(text, query, groups)
+
+    def _closeness(self, text: str) -> Any:
+        """How close in meaning each number's tool is to `text`, or None without an embedder or before anything is embedded."""
+        if self._embedder is None or not self._vectors:
+            return None
+        return self._vectors.closeness(self._embedder.embed([text[:QUERY_CHARS]])[0])
 
     def _named(self, text: str, groups: Collection[int] | None) -> list[int]:
         turns: list[list[int]] = []
@@ -270,42 +336,60 @@ class ToolIndex:
         document = self._document(number)
         return document.server, document.name
 
-    def _score(self, query: Query, limit: int, groups: Collection[int] | None) -> list[_Ranked]:
-        if not query.terms:
-            return []
+    def _score(self, query: Query, limit: int, groups: Collection[int] | None, closeness: Any = None) -> list[_Ranked]:
         spellings = self._corpus.vocabulary.stem_spellings
         stem_of = self._corpus.vocabulary.stem_of
         # tantivy multiplies by a rarity of its own.
         wanted = {spellings[term.stem]: term.weight / term.rarity for term in query.terms}
         for word in query.joins:
-            wanted.setdefault(spellings[stem_of[word]], 1.5)
+            wanted.setdefault(spellings[stem_of[word]], JOIN_BOOST)
         numbers = self._engine.search(wanted.items(), limit=limit, groups=groups)
         # Batch after batch, so that a longer page begins with the shorter one.
-        return [entry for batch in _batches(numbers) for entry in self._score_batch(query, batch)]
+        batches = [numbers[start : start + CANDIDATES] for start in range(0, len(numbers), CANDIDATES)]
+        if closeness is not None and self._vectors is not None:
+            among = None if groups is None else self._numbers_of(groups)
+            close = self._vectors.nearest(closeness, CANDIDATES, among)
+            batches = [list(dict.fromkeys([*(batches[0] if batches else ()), *close])), *batches[1:]]
+            batches[1:] = [[number for number in batch if number not in batches[0]] for batch in batches[1:]]
+        return [entry for batch in batches for entry in self._score_batch(query, batch, closeness)]
 
-    def _score_batch(self, query: Query, numbers: Sequence[int]) -> list[_Ranked]:
+    def _numbers_of(self, groups: Collection[int]) -> list[int]:
+        return [number for group, numbers in self._servers.values() if group in groups for number in numbers]
+
+    def _score_batch(self, query: Query, numbers: Sequence[int], closeness: Any) -> list[_Ranked]:
+        similarities = self._similarities(numbers, closeness)
         by_group: dict[int, list[_Ranked]] = {}
-        for number in numbers:
+        for number, similarity in zip(numbers, similarities, strict=True):
             tool = self._tool(number)
             vector = features(tool, query, self._corpus)
-            by_group.setdefault(tool.group, []).append(_Ranked(number, linear(vector), MatchKind.TERMS, query, vector))
+            kind = MatchKind.TERMS if vector[_COVERED] else MatchKind.MEANING
+            entry = _Ranked(number, linear(vector), kind, query, similarity)
+            by_group.setdefault(tool.group, []).append(entry)
         ranked: list[_Ranked] = []
         for members in by_group.values():
             siblings = sum(sorted([entry.score for entry in members])[-SIBLINGS_COUNTED:]) / SIBLINGS_COUNTED
             for entry in members:
-                entry.vector[_SIBLINGS] = siblings
                 entry.score += WEIGHTS[_SIBLINGS] * siblings
             ranked += members
         # Rounded: sums over words in a different order differ in the last bits, and order must not depend on history.
-        ranked.sort(key=lambda entry: (-round(entry.score, 9), *self._order(entry.number)))
+        ranked.sort(key=lambda entry: (-round(entry.worth, 6), *self._order(entry.number)))
         return self._spread(ranked)
+
+    def _similarities(self, numbers: Sequence[int], closeness: Any) -> list[float] | list[None]:
+        """The closeness of each number's tool; for those not embedded yet, that of an average candidate."""
+        vectors = self._vectors
+        if closeness is None or vectors is None:
+            return [None] * len(numbers)
+        known = [float(closeness[number]) for number in numbers if number in vectors]
+        usual = sum(known) / len(known) if known else 0.0
+        return [float(closeness[number]) if number in vectors else usual for number in numbers]
 
     def _spread(self, ranked: list[_Ranked]) -> list[_Ranked]:
         """The same entries, those of servers and names that were there already moved back a little."""
         servers: Counter[int] = Counter()
         names: Counter[str] = Counter()
         waiting = [
-            (entry, round(entry.score, 9), self._tool(entry.number).group, self._document(entry.number).name)
+            (entry, round(entry.worth, 6), self._tool(entry.number).group, self._document(entry.number).name)
             for entry in ranked
         ]
         spread: list[_Ranked] = []
@@ -377,17 +461,20 @@ class _Ranked(msgspec.Struct):
     score: float
     kind: MatchKind
     query: Query
-    vector: list[float] = []
+    similarity: float | None = None
+
+    @property
+    def worth(self) -> float:
+        """What it is ordered by: words and, if known, meaning."""
+        return self.score if self.similarity is None else self.score + MEANING_WEIGHT * self.similarity
 
     @property
     def confidence(self) -> float:
         if self.kind is MatchKind.EXACT:
             return 1.0
-        return SUBSTRING_CONFIDENCE if self.kind is MatchKind.SUBSTRING else confidence(self.score, self.query)
-
-
-def _batches(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (numbers[start : start + CANDIDATES] for start in range(0, len(numbers), CANDIDATES))
+        if self.kind is MatchKind.SUBSTRING:
+            return SUBSTRING_CONFIDENCE
+        return confidence(self.score, self.query, self.similarity)
 
 
 def _take_turns(rankings: list[list[_Ranked]]) -> list[_Ranked]:

@@ -20,6 +20,7 @@ __all__ = [
     "FEATURES",
     "FIELDS",
     "FIELD_QUARTERS",
+    "MEANING_WEIGHT",
     "WEIGHTS",
     "Corpus",
     "IndexedTool",
@@ -54,6 +55,9 @@ WEIGHTS: Final = (1.8, 1.0, 3.9, 1.3, 1.9, 1.4, 0.9, 1.2, 0.6, 1.1, 0.3, 0.4, 0.
 
 CONFIDENCE_SLOPE: Final = 0.42
 CONFIDENCE_MIDDLE: Final = 2.95
+CONFIDENCE_MIDDLE_WITH_MEANING: Final = 3.5
+MEANING_WEIGHT: Final = 7.0
+"""What closeness in meaning, from -1 to 1, adds to a score. Between 6 and 12 the measures hardly change."""
 
 K1: Final = 1.5
 B: Final = 0.75
@@ -159,6 +163,8 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
     vocabulary = corpus.vocabulary
     if tool.generation != vocabulary.generation:
         tool.refresh(vocabulary)
+    if not query.terms:
+        return [0.0] * len(FEATURES)
     terms, matches, joins, pairs = query.terms, query.matches, query.joins, query.pairs
     occurrences: dict[int, float] = {}
     exact_occurrences: dict[int, float] = {}
@@ -256,11 +262,19 @@ def linear(values: Sequence[float]) -> float:
     return sum(map(float.__mul__, WEIGHTS, values))
 
 
-def confidence(score: float, query: Query) -> float:
+def confidence(score: float, query: Query, similarity: float | None = None) -> float:
     """The linear score as a number from 0 to 1, to be compared across queries and catalogs.
 
     The score speaks of the words that some tool has; words that none has take from it. The logistic curve was fitted to tell queries
     that a catalog serves from queries taken from elsewhere. The two overlap: many a foreign query has words in common with some tool.
+
+    Args:
+        score: the weighted sum of the features.
+        query: what was asked.
+        similarity: closeness in meaning, or None if the search has no semantic ranker.
     """
     known = query.weight / (query.weight + query.unknown_weight) if query.weight else 0.0
-    return 1 / (1 + math.exp(CONFIDENCE_MIDDLE - CONFIDENCE_SLOPE * score * math.sqrt(known)))
+    evidence, middle = score * math.sqrt(known), CONFIDENCE_MIDDLE
+    if similarity is not None:
+        evidence, middle = evidence + MEANING_WEIGHT * similarity, CONFIDENCE_MIDDLE_WITH_MEANING
+    return 1 / (1 + math.exp(middle - CONFIDENCE_SLOPE * evidence))
