@@ -12,11 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from fakes.model import fake_model
 from fakes.running import fake_http, fake_stdio
 from peers.provision import Environment, Service
 from peers.registry import Peer, serving
+
+# Properties are judged by what they find, not by how fast a busy machine finds it; in CI every run tries the same examples.
+settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
+)
+settings.load_profile("unhurried")
 
 # Fixtures that live beside what they run.
 __all__ = ["fake_http", "fake_model", "fake_stdio"]
