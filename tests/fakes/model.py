@@ -247,7 +247,7 @@ class Script:
             self.count += 1
             if not self._turns:
                 return say("The script is over.")
-            return self._turns.pop(0)
+            return {**self._turns.pop(0), "number": self.count}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -345,7 +345,7 @@ def arguments_of(arguments: Any) -> str:
 
 
 def id_of(turn: Turn, number: int) -> str | None:
-    return f"call_{number}" if turn.get("ids", True) else None
+    return f"call_{turn.get('number', 0)}_{number}" if turn.get("ids", True) else None
 
 
 def whole(turn: Turn, usage: Any) -> dict[str, Any]:

@@ -120,7 +120,8 @@ class Service:
 PYTHON_MODERN = Environment("python-modern", "requirements-python-modern.txt")
 PYTHON_LEGACY = Environment("python-legacy", "requirements-python-legacy.txt")
 NODE = Environment("node", "requirements-node.txt", node_packages="node")
-ENVIRONMENTS = (PYTHON_MODERN, PYTHON_LEGACY, NODE)
+FRAMEWORKS = Environment("frameworks", "requirements-frameworks.txt")
+ENVIRONMENTS = (PYTHON_MODERN, PYTHON_LEGACY, NODE, FRAMEWORKS)
 
 VALKEY = Service("valkey", ("valkey-server", "redis-server"), ("valkey-server", "redis-server"))
 NGINX = Service("nginx", ("nginx",), ("nginx-light", "nginx"))

@@ -194,6 +194,12 @@ class Conversation:
         """The definitions with their accounts: what each lost, what was left out."""
         return self._offered
 
+    def show_reading(self) -> None:
+        """Show `read_result` from now on, not only once a result was cut: for programs that ask for the tools only once."""
+        if surface_ref(READ) not in self._shown:
+            self._shown[surface_ref(READ)] = READ
+            self._offered = self._offer(self._shown)
+
     def _show_search(self) -> None:
         for definition in (SEARCH, DESCRIBE, CALL):
             self._shown.setdefault(surface_ref(definition), definition)
@@ -472,9 +478,7 @@ class Conversation:
         self._results[result_id] = text
         while len(self._results) > _MAX_KEPT_RESULTS:
             del self._results[next(iter(self._results))]
-        if surface_ref(READ) not in self._shown:
-            self._shown[surface_ref(READ)] = READ
-            self._offered = self._offer(self._shown)
+        self.show_reading()
         images = tuple(block for block in result.content if block.type == "image")
         return _text_result(page.text + _more(result_id, page), is_error=result.is_error, others=images)
 
