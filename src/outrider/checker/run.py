@@ -19,7 +19,7 @@ from typing import Any, Final
 from outrider.checker.checks import CHECKS, Check, Docket, Phase, Ruling, Verdict
 from outrider.checker.report import CheckReport, Finding
 from outrider.checker.requirements import REQUIREMENTS, Applies, Level, Requirement, find_requirement
-from outrider.checker.speakers import Answer, Outcome, Pace
+from outrider.checker.speakers import Answer, Exchange, Outcome, Pace
 from outrider.checker.subject import DISCOVER, LegacyHalf, Subject
 from outrider.client.opening import Trail, open_session
 from outrider.client.report import Failure
@@ -37,6 +37,7 @@ for _module in ("process", "discovery", "messages", "http", "catalogs", "legacy"
 
 _REMOTE_PER_SECOND: Final = 20.0
 _PROBE_TIMEOUT_S: Final = 5.0
+_LATE_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -235,10 +236,28 @@ class _Run:
         subject.legacy = LegacyHalf(subject, subject.main)
         if subject.is_stdio:
             subject.answers.clear()
-            probe = await subject.ask(DISCOVER, on=subject.spare, timeout_s=_PROBE_TIMEOUT_S)
-            subject.answers.remove(probe)
-            subject.probe = probe
+            subject.probe = await self._probe_legacy_process()
+            subject.answers.clear()
         await subject.legacy.open()
+
+    async def _probe_legacy_process(self) -> Answer:
+        """What a fresh process makes of `server/discover`.
+
+        It is silent only if it answers the handshake and still not the probe: without any answer it may just be starting.
+        """
+        subject = self._subject
+        probe = asyncio.ensure_future(subject.ask(DISCOVER, on=subject.spare, timeout_s=self._options.start_timeout_s))
+        try:
+            done, _ = await asyncio.wait([probe], timeout=_PROBE_TIMEOUT_S)
+            if not done:
+                await LegacyHalf(subject, subject.spare).open()
+                await asyncio.wait([probe], timeout=_LATE_S)
+            if probe.done():
+                return probe.result()
+        finally:
+            probe.cancel()
+        shown = Exchange("server/discover before initialize", "(no answer, while initialize was answered)", 0.0)
+        return Answer(outcome=Outcome.SILENT, exchange=shown)
 
     # -- the checks ----------------------------------------------------------------------------------------------------------------
 

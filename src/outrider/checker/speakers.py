@@ -389,7 +389,9 @@ class StdioSpeaker:
         started: when the process was started, on the monotonic clock.
     """
 
-    def __init__(self, target: StdioTarget, process: StdioProcess, pace: Pace, timeout_s: float) -> None:
+    def __init__(
+        self, target: StdioTarget, process: StdioProcess, pace: Pace, *, timeout_s: float, start_timeout_s: float
+    ) -> None:
         self.noise: list[str] = []
         self.strays: list[Any] = []
         self.started = time.monotonic()
@@ -397,6 +399,9 @@ class StdioSpeaker:
         self._process = process
         self._pace = pace
         self._timeout_s = timeout_s
+        # Until it has said anything, a process may still be starting, or be installed; nothing may be concluded from its silence.
+        self._first_timeout_s = max(timeout_s, start_timeout_s)
+        self._has_spoken = False
         self._waiting: dict[RequestId, asyncio.Future[dict[str, Any]]] = {}
         self._watchers: dict[RequestId, tuple[list[Any], Callable[[Any], bool] | None]] = {}
         self._ended: str = ""
@@ -410,7 +415,8 @@ class StdioSpeaker:
         Raises:
             ConnectFailed: it cannot be started.
         """
-        return cls(target, await StdioProcess.start(target, options), pace, timeout_s)
+        process = await StdioProcess.start(target, options)
+        return cls(target, process, pace, timeout_s=timeout_s, start_timeout_s=options.start_timeout_s)
 
     @property
     def has_ended(self) -> bool:
@@ -444,6 +450,7 @@ class StdioSpeaker:
                 self._waiting[request_id] = future
                 self._watchers[request_id] = (others, until)
             message: dict[str, Any] | None = None
+            limit_s = timeout_s or (self._timeout_s if self._has_spoken else self._first_timeout_s)
             outcome, received = Outcome.OTHER, "(nothing is expected)"
             try:
                 if self._ended:
@@ -451,10 +458,10 @@ class StdioSpeaker:
                 else:
                     await self._process.send(body)
                     if future is not None:
-                        async with asyncio.timeout(timeout_s or self._timeout_s):
+                        async with asyncio.timeout(limit_s):
                             message = await future
             except TimeoutError:
-                outcome, received = Outcome.SILENT, f"(no answer within {timeout_s or self._timeout_s:g} s)"
+                outcome, received = Outcome.SILENT, f"(no answer within {limit_s:g} s)"
                 message = self._claim_error_without_id()
             except OutriderError as error:
                 outcome, received = Outcome.LOST, f"({error})"
@@ -519,6 +526,7 @@ class StdioSpeaker:
                 pending = self._take_noise(pending, line)
                 continue
             pending = b""
+            self._has_spoken = True
             self._take(message)
         status = await self._process.wait_exit()
         self._ended = f"the process {status}"
