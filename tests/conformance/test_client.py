@@ -44,10 +44,12 @@ AUTH_SINCE_2026 = (
     "auth/offline-access-scope",
     "auth/resource-mismatch",
 )
-# No version requires them. Left out are the two of DPoP: tokens bound to a key are not offered.
+# No version requires them.
 AUTH_EXTENSIONS = (
     "auth/client-credentials-basic",
     "auth/client-credentials-jwt",
+    "auth/dpop",
+    "auth/dpop-nonce",
     "auth/enterprise-managed-authorization",
     "auth/wif-jwt-bearer",
 )

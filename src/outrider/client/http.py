@@ -107,13 +107,13 @@ class HttpConnection:
         """
         if self._auth is None:
             return await self._open(method, headers, body, url)
-        token = await self._token_headers()
+        token = await self._token_headers(method)
         response = await self._open(method, {**headers, **token}, body, url)
         if response.status not in (401, 403):
             return response
         try:
             has_another = await self._auth.on_challenge(self.target.url, challenge_of(response))
-            token = await self._token_headers()
+            token = await self._token_headers(method)
         except BaseException:
             response.close()
             raise
@@ -122,13 +122,13 @@ class HttpConnection:
         response.close()
         return await self._open(method, {**headers, **token}, body, url)
 
-    async def _token_headers(self) -> Mapping[str, str]:
+    async def _token_headers(self, method: str) -> Mapping[str, str]:
         """The token's headers; from here on the token is masked wherever this target's texts are shown."""
         assert self._auth is not None
-        token = await self._auth.headers(self.target.url)
+        token = await self._auth.headers(self.target.url, method)
         self.credential_sent = self.target.has_credential or bool(token)
         if (value := token.get("Authorization")) and value != self._masked:
-            self.target.redact.learn(secrets_of(headers=token))
+            self.target.redact.learn(secrets_of(headers={"Authorization": value}))
             self._masked = value
         return token
 
@@ -514,7 +514,8 @@ class HttpChannel:
 def challenge_of(response: aiohttp.ClientResponse) -> Challenge:
     """What a refusal with 401 or 403 asks for."""
     header = ", ".join(response.headers.getall("WWW-Authenticate", ()))
-    return Challenge(response.status, header, token_mark(response.request_info.headers.get("Authorization", "")))
+    sent = response.request_info.headers.get("Authorization", "")
+    return Challenge(response.status, header, token_mark(sent), response.headers.get("DPoP-Nonce", ""))
 
 
 class LocalhostResolver(aiohttp.abc.AbstractResolver):

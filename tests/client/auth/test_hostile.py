@@ -333,6 +333,7 @@ async def test_client_registered_beforehand_is_not_shown_to_another_server(site:
     "answer",
     [
         {"access_token": "t", "token_type": "mac"},
+        {"access_token": "t", "token_type": "DPoP"},
         {"access_token": "t"},
         {"access_token": "a\r\nX-Evil: 1", "token_type": "Bearer"},
         {"access_token": "tökën", "token_type": "Bearer"},

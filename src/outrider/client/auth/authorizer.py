@@ -21,11 +21,13 @@ class Challenge(Struct, frozen=True):
         status: 401 or 403.
         header: the values of `WWW-Authenticate`, joined by commas, or "".
         refused: the `token_mark` of the credential that was sent, or "" for none.
+        nonce: what the next proof of possession must hold, or "". Spec: RFC 9449 9
     """
 
     status: int
     header: str = ""
     refused: str = ""
+    nonce: str = ""
 
 
 class Authorizer(Protocol):
@@ -38,8 +40,8 @@ class Authorizer(Protocol):
         """What tells one identity's answers from another's, the same for as long as nobody signs in anew; "" for nobody."""
         ...
 
-    async def headers(self, url: str) -> Mapping[str, str]:
-        """The headers to send to `url` and to nobody else; {} when there is no credential.
+    async def headers(self, url: str, method: str = "POST") -> Mapping[str, str]:
+        """The headers to send to `url` and to nobody else, with one request of that HTTP method; {} when there is no credential.
 
         A token that is about to expire is renewed first.
 

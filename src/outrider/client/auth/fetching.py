@@ -62,10 +62,11 @@ def kind_of_address(address: str) -> str:
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer that holds a JSON object: its status, and the object; {} if the body is none."""
+    """An answer that holds a JSON object: its status, and the object; {} if the body is none. `nonce` is its DPoP-Nonce, or ""."""
 
     status: int
     document: dict[str, Any]
+    nonce: str = ""
 
 
 class Fetcher:
@@ -159,7 +160,8 @@ class Fetcher:
                     data += chunk
                     if len(data) > _MAX_BYTES:
                         raise SignInFailed(f"{what} at {show_url(url)} is longer than {_MAX_BYTES} bytes")
-                return response.status, "", Answer(response.status, _read_object(bytes(data)))
+                nonce = response.headers.get("DPoP-Nonce", "")
+                return response.status, "", Answer(response.status, _read_object(bytes(data)), nonce)
         except aiohttp.InvalidURL as error:
             raise SignInFailed(f"{what} has an address that cannot be used: {show_url(url)}") from error
         except (aiohttp.ClientError, ValueError, OSError) as error:

@@ -10,12 +10,14 @@ Spec: 2026-07-28 basic/authorization
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
@@ -74,6 +76,7 @@ _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _EARLY_S: Final = 30.0
 """A token is renewed this long before it expires: a request under way must not outlive it."""
 _ASSERTION_LIFE_S: Final = 120
+_PROOF_ALGORITHM: Final = "ES256"
 _MAX_STEP_UPS: Final = 3
 """How often in one process the scopes at one server are widened; a server that always wants more is given up."""
 
@@ -231,6 +234,7 @@ class _State:
     grant: Grant | None = None
     loaded: bool = False
     header: str = ""
+    nonce: str = ""
     step_ups: int = 0
 
 
@@ -284,7 +288,7 @@ class OAuth:
         grant = self._state(url).grant
         return grant.id if grant is not None and (grant.access_token or grant.refresh_token) else ""
 
-    async def headers(self, url: str) -> Mapping[str, str]:
+    async def headers(self, url: str, method: str = "POST") -> Mapping[str, str]:
         """See `Authorizer.headers`."""
         state = self._state(url)
         if state.grant is None or not (state.grant.access_token or state.grant.refresh_token):
@@ -294,13 +298,21 @@ class OAuth:
                 if self._is_stale(state.grant):
                     await self._renew(state, url)
         grant = state.grant
-        return {"Authorization": f"Bearer {grant.access_token}"} if grant.access_token else {}
+        if not grant.access_token:
+            return {}
+        if not grant.key:
+            return {"Authorization": f"Bearer {grant.access_token}"}
+        proof = self._proof(grant.key, method, url, state.nonce, grant.access_token)
+        return {"Authorization": f"DPoP {grant.access_token}", "DPoP": proof}
 
     async def on_challenge(self, url: str, challenge: Challenge) -> bool:
         """See `Authorizer.on_challenge`."""
         state = self._state(url)
         async with state.turn:
             if self._has_another(state, challenge):
+                return True
+            if challenge.nonce and challenge.nonce != state.nonce and state.grant is not None and state.grant.key:
+                state.nonce = challenge.nonce  # Spec: RFC 9449 9
                 return True
             if self._machine is not None:
                 return await self._admit_machine(state, url, challenge)
@@ -381,8 +393,10 @@ class OAuth:
 
     def _has_another(self, state: _State, challenge: Challenge) -> bool:
         """Whether another task has got a new token while this one waited for its turn."""
-        token = state.grant.access_token if state.grant is not None else ""
-        return bool(token) and token_mark(f"Bearer {token}") != challenge.refused
+        if state.grant is None or not state.grant.access_token:
+            return False
+        scheme = "DPoP" if state.grant.key else "Bearer"
+        return token_mark(f"{scheme} {state.grant.access_token}") != challenge.refused
 
     def _drop(self, state: _State, url: str) -> None:
         """The tokens are good for nothing any more. What was asked for is remembered for the next time, in this process."""
@@ -419,7 +433,7 @@ class OAuth:
             fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
             async with _fetcher(url) as fetcher:
                 answer = await self._post_form(
-                    fetcher, grant.token_endpoint, grant.client, fields, "the token endpoint"
+                    fetcher, grant.token_endpoint, grant.client, fields, "the token endpoint", key=grant.key
                 )
             if answer.status >= 500 or answer.status == 429:
                 raise TransportError(
@@ -493,11 +507,16 @@ class OAuth:
             "code_verifier": pending.verifier,
             "resource": plan.resource.resource,
         }
-        answer = await self._post_form(fetcher, server.token_endpoint, client, fields, "the token endpoint")
+        grant = _new_grant(url, plan, client, scopes)
+        answer = await self._post_form(
+            fetcher, server.token_endpoint, client, fields, "the token endpoint", key=grant.key
+        )
         if answer.document.get("error") == "invalid_client" and client.dynamic:
             self._store.forget_client(server.issuer)  # It does not know us any more; the next time we register anew.
-        _require_token(answer, server.token_endpoint, (code, pending.verifier, client.client_secret))
-        self._keep(state, self._granted(_new_grant(url, plan, client, scopes), answer))
+        _require_token(
+            answer, server.token_endpoint, (code, pending.verifier, client.client_secret), bound=bool(grant.key)
+        )
+        self._keep(state, self._granted(grant, answer))
 
     async def _become_client(
         self, fetcher: Fetcher, server: ServerMetadata, scopes: Sequence[str], agent: UserAgent
@@ -572,11 +591,12 @@ class OAuth:
                     fields |= {"grant_type": _JWT_BEARER, "assertion": await self._exchange(enterprise, plan, scopes)}
                 case _:
                     fields |= {"grant_type": "client_credentials"}
-            answer = await self._post_form(fetcher, plan.server.token_endpoint, client, fields, "the token endpoint")
-        _require_token(answer, plan.server.token_endpoint, (client.client_secret, fields.get("assertion", "")))
+            grant = _new_grant(url, plan, client, scopes)
+            endpoint = plan.server.token_endpoint
+            answer = await self._post_form(fetcher, endpoint, client, fields, "the token endpoint", key=grant.key)
+        _require_token(answer, endpoint, (client.client_secret, fields.get("assertion", "")), bound=bool(grant.key))
         # Machines get no refresh token that would be worth keeping: they can always ask anew.
-        grant = self._granted(_new_grant(url, plan, client, scopes), answer)
-        state.grant = replace(grant, refresh_token="")
+        state.grant = replace(self._granted(grant, answer), refresh_token="")
         return True
 
     async def _exchange(self, enterprise: EnterpriseManaged, plan: Plan, scopes: Sequence[str]) -> str:
@@ -604,7 +624,7 @@ class OAuth:
     # -- messages ------------------------------------------------------------------------------------------------------------------
 
     async def _post_form(
-        self, fetcher: Fetcher, url: str, client: Registered, fields: Mapping[str, str], what: str
+        self, fetcher: Fetcher, url: str, client: Registered, fields: Mapping[str, str], what: str, *, key: str = ""
     ) -> Answer:
         _require_libraries()
         from authlib.common.urls import add_params_to_qs
@@ -629,7 +649,33 @@ class OAuth:
                 raise SignInFailed(
                     f"the authorization server wants an unknown way of authentication: {client.auth_method[:50]}"
                 ) from error
-        return await fetcher.post(url, body.encode(), headers, what)
+        if not key:
+            return await fetcher.post(url, body.encode(), headers, what)
+        answer = await fetcher.post(url, body.encode(), {**headers, "DPoP": self._proof(key, "POST", url)}, what)
+        if answer.document.get("error") != "use_dpop_nonce" or not answer.nonce:
+            return answer
+        proof = self._proof(key, "POST", url, answer.nonce)  # Spec: RFC 9449 8
+        return await fetcher.post(url, body.encode(), {**headers, "DPoP": proof}, what)
+
+    def _proof(self, key: str, method: str, url: str, nonce: str = "", token: str = "") -> str:
+        """The proof that one request comes from whoever has the key. Spec: RFC 9449 4.2"""
+        from joserfc import jwt
+        from joserfc.jwk import ECKey
+
+        private = ECKey.import_key(msgspec.json.decode(key))
+        claims: dict[str, Any] = {
+            "jti": secrets.token_urlsafe(16),
+            "htm": method,
+            "htu": urlunsplit((*urlsplit(url)[:3], "", "")),
+            "iat": int(self._clock()),
+        }
+        if nonce:
+            claims["nonce"] = nonce
+        if token:
+            digest = hashlib.sha256(token.encode()).digest()
+            claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        header = {"typ": "dpop+jwt", "alg": _PROOF_ALGORITHM, "jwk": private.as_dict(private=False)}
+        return jwt.encode(header, claims, private, algorithms=[_PROOF_ALGORITHM])
 
     def _client_assertion(self, client: Registered) -> str:
         """Spec: RFC 7523 2.2, with the issuer as the audience, as its revision demands."""
@@ -660,7 +706,7 @@ class OAuth:
     def _granted(self, grant: Grant, answer: Answer) -> Grant:
         """A grant with the tokens of an answer. Spec: RFC 6749 5.1, 6"""
         document = answer.document
-        token = _require_token(answer, grant.token_endpoint, ())
+        token = _require_token(answer, grant.token_endpoint, (), bound=bool(grant.key))
         life = document.get("expires_in")
         try:
             life_s = float(life) if isinstance(life, int | float | str) else None
@@ -670,6 +716,7 @@ class OAuth:
         return replace(
             grant,
             access_token=token,
+            key=grant.key if str(document.get("token_type")).lower() == "dpop" else "",
             refresh_token=refresh if isinstance(refresh, str) and refresh else grant.refresh_token,
             expires_at=self._clock() + life_s if life_s is not None and 0 <= life_s < 1e10 else None,
             granted=parse_scopes(document.get("scope")) or grant.granted or grant.scopes,
@@ -677,6 +724,8 @@ class OAuth:
 
 
 def _new_grant(url: str, plan: Plan, client: Registered, scopes: tuple[str, ...]) -> Grant:
+    # A server that asks for bound tokens says so in its challenge; both sides must be able to.
+    bound = plan.challenge.bound and _PROOF_ALGORITHM in plan.server.proof_algorithms
     return Grant(
         url,
         plan.resource.resource,
@@ -686,7 +735,15 @@ def _new_grant(url: str, plan: Plan, client: Registered, scopes: tuple[str, ...]
         scopes,
         plan.server.token_endpoint,
         plan.server.revocation_endpoint,
+        key=_new_key() if bound else "",
     )
+
+
+def _new_key() -> str:
+    _require_libraries()
+    from joserfc.jwk import ECKey
+
+    return msgspec.json.encode(ECKey.generate_key("P-256").as_dict(private=True)).decode()
 
 
 def _fetcher(url: str) -> Fetcher:
@@ -717,14 +774,14 @@ def _require_safe_way(url: str) -> None:
         )
 
 
-def _require_token(answer: Answer, endpoint: str, told_them: Sequence[str]) -> str:
-    """The access token of an answer that can be used. Spec: RFC 6749 5.1, RFC 6750"""
+def _require_token(answer: Answer, endpoint: str, told_them: Sequence[str], *, bound: bool = False) -> str:
+    """The access token of an answer that can be used; one that is bound to a key, only if we have that. Spec: RFC 6749 5.1, RFC 9449 5"""
     token, kind = answer.document.get("access_token"), answer.document.get("token_type")
     if answer.status not in (200, 201) or not isinstance(token, str) or not token:
         told = Redactor(part for part in told_them if part)(_told(answer))
         raise SignInFailed(f"{show_url(endpoint)} gives no token: {told}", hint="sign in again")
-    if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise SignInFailed(f"{show_url(endpoint)} gives a token of another type than Bearer")
+    if not isinstance(kind, str) or kind.lower() not in (("bearer", "dpop") if bound else ("bearer",)):
+        raise SignInFailed(f"{show_url(endpoint)} gives a token of a type that was not asked for")
     if not (token.isascii() and token.isprintable() and " " not in token):
         raise SignInFailed(f"{show_url(endpoint)} gives a token that cannot be sent")
     return token

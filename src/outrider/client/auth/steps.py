@@ -109,33 +109,36 @@ def canonical_url(url: str) -> str:
 
 
 class Bearer(Struct, frozen=True):
-    """What a Bearer challenge says; every member is "" or () when it is not said.
+    """What a challenge for a token says; every member is "" or () when it is not said.
 
     Attributes:
         resource_metadata: where the protected-resource metadata is.
         scopes: what the refused request needs.
         error: the reason, such as "invalid_token" or "insufficient_scope".
+        bound: the server wants tokens bound to a key (DPoP).
     """
 
     resource_metadata: str = ""
     scopes: tuple[str, ...] = ()
     error: str = ""
+    bound: bool = False
 
 
 def parse_bearer(header: str) -> Bearer:
-    """The first Bearer challenge of a `WWW-Authenticate` header; an empty `Bearer` if there is none.
+    """The first Bearer or DPoP challenge of a `WWW-Authenticate` header; an empty `Bearer` if there is none.
 
     Several challenges may share one header, parameters may be quoted or not, in any case, in any order; of a repeated parameter the first
     counts. Never raises.
 
-    Spec: RFC 9110 11.6.1, RFC 9728 5.1, RFC 6750 3
+    Spec: RFC 9110 11.6.1, RFC 9728 5.1, RFC 6750 3, RFC 9449 7.1
     """
     for scheme, parameters in _challenges(header[:_MAX_HEADER]):
-        if scheme.lower() == "bearer":
+        if scheme.lower() in ("bearer", "dpop"):
             return Bearer(
                 parameters.get("resource_metadata", ""),
                 parse_scopes(parameters.get("scope")),
                 parameters.get("error", ""),
+                scheme.lower() == "dpop",
             )
     return Bearer()
 
@@ -284,6 +287,7 @@ class ServerMetadata(Struct, frozen=True):
         scopes: the scopes it names.
         takes_metadata_documents: a client id may be the URL of a document about the client.
         sends_issuer: its authorization responses carry `iss`.
+        proof_algorithms: how proofs of possession may be signed; () where it binds no token to a key.
     """
 
     issuer: str
@@ -296,6 +300,7 @@ class ServerMetadata(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     takes_metadata_documents: bool = False
     sends_issuer: bool = False
+    proof_algorithms: tuple[str, ...] = ()
 
 
 def read_server_metadata(document: Mapping[str, Any], issuer: str) -> ServerMetadata:
@@ -337,6 +342,7 @@ def read_server_metadata(document: Mapping[str, Any], issuer: str) -> ServerMeta
         parse_scopes(document.get("scopes_supported")),
         document.get("client_id_metadata_document_supported") is True,
         document.get("authorization_response_iss_parameter_supported") is True,
+        _texts(document, "dpop_signing_alg_values_supported"),
     )
 
 

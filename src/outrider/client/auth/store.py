@@ -54,6 +54,7 @@ class Grant(Struct, frozen=True):
         access_token: the token, or "".
         refresh_token: what renews it, or "".
         expires_at: when the token expires, in seconds since 1970, or None if that is not known.
+        key: the private key that the token is bound to, as a JWK in JSON, or "" for a Bearer token.
     """
 
     url: str
@@ -68,6 +69,7 @@ class Grant(Struct, frozen=True):
     access_token: str = ""
     refresh_token: str = ""
     expires_at: float | None = None
+    key: str = ""
 
     def __repr__(self) -> str:
         """Without a token."""
