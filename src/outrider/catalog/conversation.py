@@ -54,6 +54,7 @@ from outrider.catalog.surface import (
     Search,
     described,
     surface_ref,
+    whole_number,
 )
 from outrider.client.report import estimated_tokens
 from outrider.errors import LocalProtocolError, OutriderError
@@ -491,11 +492,11 @@ class Conversation:
         return ToolResult(wire, content, result.is_error)
 
     def _read_on(self, arguments: dict[str, Any]) -> Outcome:
-        result_id, start = str(arguments.get("result", "")), arguments.get("start")
+        result_id = str(arguments.get("result", ""))
         text = self._results.get(result_id)
         if text is None:
             return CallFailed(f"there is no kept result {result_id[:20]!r}; call the tool again")
-        page = page_text(text, int(start) if isinstance(start, int | float) else 0, self.guards.max_result_chars)
+        page = page_text(text, whole_number(arguments.get("start"), 0), self.guards.max_result_chars)
         return _text_result(page.text + ("" if page.is_last else _more(result_id, page)))
 
     # -- searching -------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,19 @@ from msgspec import Struct
 from outrider.catalog.formats.arguments import Malformed, read_arguments
 from outrider.catalog.reference import OWN_SERVER, ToolRef
 
-__all__ = ["CALL", "DESCRIBE", "FIND", "READ", "SEARCH", "SURFACE_NAMES", "Call", "Search", "surface_ref"]
+__all__ = [
+    "CALL",
+    "DESCRIBE",
+    "FIND",
+    "READ",
+    "SEARCH",
+    "SURFACE_NAMES",
+    "Call",
+    "Search",
+    "described",
+    "surface_ref",
+    "whole_number",
+]
 
 DEFAULT_HITS: Final = 8
 MAX_HITS: Final = 20
@@ -121,8 +133,7 @@ class Search(Struct, frozen=True):
         queries = _texts(arguments, "queries", "query")
         if not queries:
             return None
-        limit = arguments.get("limit")
-        limit = min(max(int(limit), 1), MAX_HITS) if isinstance(limit, int | float) else DEFAULT_HITS
+        limit = min(max(whole_number(arguments.get("limit"), DEFAULT_HITS), 1), MAX_HITS)
         detail = arguments.get("detail")
         return cls(queries[:MAX_QUERIES], limit, detail if detail in ("names", "full") else "brief")
 
@@ -151,6 +162,13 @@ class Call(Struct, frozen=True):
 def described(arguments: dict[str, Any]) -> tuple[str, ...]:
     """The names that `describe_tools` was asked for."""
     return _texts(arguments, "names", "name")[:MAX_HITS]
+
+
+def whole_number(value: Any, otherwise: int) -> int:
+    """A number that a model wrote, if it is one; some write 8.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) else otherwise
 
 
 def _texts(arguments: dict[str, Any], *names: str) -> tuple[str, ...]:
