@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -137,36 +137,35 @@ async def consent_in(endpoint: str, page: str) -> str:
     """Open a page, press its button, and return the text of where that leads."""
     async with aiohttp.ClientSession() as session, session.ws_connect(endpoint, max_msg_size=0) as socket:
         numbers = iter(range(1, 1_000))
+        events: list[str] = []
 
-        async def tell(method: str, session_id: str = "", **params: object) -> dict[str, object]:
+        async def tell(method: str, session_id: str = "", **params: object) -> dict[str, Any]:
             number = next(numbers)
             extra = {"sessionId": session_id} if session_id else {}
             await socket.send_json({"id": number, "method": method, "params": params, **extra})
-            while True:
-                answer = json.loads((await socket.receive()).data)
-                if answer.get("id") == number:
-                    found: dict[str, object] = answer.get("result", {})
-                    return found
+            while (answer := await socket.receive_json()).get("id") != number:
+                events.append(answer.get("method", ""))
+            found: dict[str, Any] = answer.get("result", {})
+            return found
 
-        async def run(script: str) -> object:
-            answer = await tell("Runtime.evaluate", attached, expression=script, awaitPromise=True)
-            found = answer.get("result")
-            return found.get("value") if isinstance(found, dict) else None
+        async def loaded() -> None:
+            while "Page.loadEventFired" not in events:
+                events.append((await socket.receive_json()).get("method", ""))
+            events.clear()
 
-        async def until(script: str) -> object:
-            while not (value := await run(script)):
-                await asyncio.sleep(0.05)  # The protocol has no event for what a page comes to show.
-            return value
+        async def run(script: str) -> Any:
+            return (await tell("Runtime.evaluate", attached, expression=script))["result"].get("value")
 
-        target = (await tell("Target.createTarget", url=page))["targetId"]
+        target = (await tell("Target.createTarget", url="about:blank"))["targetId"]
         attached = str((await tell("Target.attachToTarget", targetId=target, flatten=True))["sessionId"])
-        await until("document.getElementById('allow') !== null")
+        await tell("Page.enable", attached)
+        events.clear()
+        await tell("Page.navigate", attached, url=page)
+        await loaded()
         await run("document.getElementById('allow').click()")
-        return str(
-            await until(
-                "location.pathname === '/callback' && document.readyState === 'complete' && document.body.innerText"
-            )
-        )
+        await loaded()
+        assert await run("location.pathname") == "/callback"
+        return str(await run("document.body.innerText"))
 
 
 @pytest.mark.service
