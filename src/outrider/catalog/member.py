@@ -179,6 +179,9 @@ class Member:
         self._dirty = self._dirty or force
         if self._refreshing is None or self._refreshing.done():
             self._cancel_timer("retry")
+            if self.view.state is not ServerState.DISABLED and not self._closed:
+                # At once, not when the task first runs: who waits for pending servers right now must wait for this one.
+                self._set(state=ServerState.CONNECTING)
             self._refreshing = asyncio.create_task(self._refresh(force), name=f"outrider refresh {self.config.key}")
         return self._refreshing
 
@@ -200,7 +203,9 @@ class Member:
             if report.failure is not None:
                 self._fail(report.failure, report)
                 return
-            self._retry_s = _FIRST_RETRY_S
+            is_whole = not any(_has_failed(listing) for listing in _listings(report))
+            if is_whole:
+                self._retry_s = _FIRST_RETRY_S
             before = self.view.tools
             self._adopt(report, ServerState.READY if report.source == "network" else ServerState.REMEMBERED)
             self._quiet_polls = self._quiet_polls + 1 if self.view.tools == before else 0
@@ -208,6 +213,9 @@ class Member:
                 self._touch()
                 self._poll_later()
                 self._watch_if_wanted()
+                if not is_whole:
+                    # It is there, but a list of it was late or refused: what it offers must not stay hidden for good.
+                    self._retry_later()
                 return
             force = True
 
@@ -233,18 +241,23 @@ class Member:
 
     def _adopt(self, report: DiscoveryReport, state: ServerState) -> None:
         tools = sorted(_items(report.tools), key=lambda tool: tool.name)
-        offered = tuple(tool for tool in tools if self.config.offers(tool.name))
+        lists: dict[str, tuple[Any, ...]] = {
+            "tools": tuple(tool for tool in tools if self.config.offers(tool.name)),
+            "prompts": tuple(sorted(_items(report.prompts), key=lambda prompt: prompt.name)),
+            "resources": tuple(sorted(_items(report.resources), key=lambda resource: resource.uri)),
+            "resource_templates": tuple(
+                sorted(_items(report.resource_templates), key=lambda template: template.uri_template)
+            ),
+        }
+        for name, listing in zip(lists, _listings(report), strict=True):
+            if _has_failed(listing):
+                lists[name] = getattr(self.view, name)  # What is known of it is better than nothing.
         self._set(
             state=state,
             report=report,
             failure=None,
             next_try_s=None,
-            tools=offered,
-            prompts=tuple(sorted(_items(report.prompts), key=lambda prompt: prompt.name)),
-            resources=tuple(sorted(_items(report.resources), key=lambda resource: resource.uri)),
-            resource_templates=tuple(
-                sorted(_items(report.resource_templates), key=lambda template: template.uri_template)
-            ),
+            **lists,
             warnings=(*self.config.warnings, *report.warnings),
         )
 
@@ -252,10 +265,15 @@ class Member:
         wait_s = None
         is_missing_command = failure.kind == "start" and report is not None and report.transport == "stdio"
         if failure.kind in _TRANSIENT and not is_missing_command and not self._closed:
-            wait_s = self._retry_s * random.uniform(0.8, 1.2)
-            self._retry_s = min(self._retry_s * 2, _LAST_RETRY_S)
-            self._start_timer("retry", wait_s, lambda: self.refresh_soon(force=True))
+            wait_s = self._retry_later()
         self._set(state=ServerState.FAILED, failure=failure, next_try_s=wait_s, report=self.view.report or report)
+
+    def _retry_later(self) -> float:
+        """Ask anew after a while that doubles each time; returns how long, in seconds."""
+        wait_s = self._retry_s * random.uniform(0.8, 1.2)
+        self._retry_s = min(self._retry_s * 2, _LAST_RETRY_S)
+        self._start_timer("retry", wait_s, lambda: self.refresh_soon(force=True))
+        return wait_s
 
     def _set(self, **changes: Any) -> None:
         view = replace(self.view, **changes)
@@ -387,3 +405,13 @@ class Member:
 
 def _items(listing: Listing[T] | None) -> tuple[T, ...]:  # type: ignore[type-var]
     return listing.items if listing is not None else ()
+
+
+def _listings(report: DiscoveryReport) -> tuple[Listing[Any] | None, ...]:
+    """In the order of the view's lists."""
+    return report.tools, report.prompts, report.resources, report.resource_templates
+
+
+def _has_failed(listing: Listing[Any] | None) -> bool:
+    """Whether a list could not be read at all: the report stands for that with an empty one that is not complete."""
+    return listing is not None and not listing.complete and not listing.items
