@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from fakes.running import FakeHttp
+from fakes.scripts import Script, on, respond
 from outrider.checker.requirements import REQUIREMENTS
 
 
@@ -120,3 +122,14 @@ async def test_list_shows_every_requirement(tmp_path: Path) -> None:
     assert len(out.splitlines()) == len(REQUIREMENTS)
     code, out, _ = await run("check", "--list", "--json", cwd=tmp_path)
     assert [row["id"] for row in json.loads(out)["requirements"]] == [rule.id for rule in REQUIREMENTS]
+
+
+async def test_server_that_wants_a_sign_in_has_its_own_exit_code(fake_http: FakeHttp, tmp_path: Path) -> None:
+    """Ours: 4, as everywhere."""
+    fake = fake_http(Script(on(None, respond(401, headers={"WWW-Authenticate": "Bearer"}))))
+    code, _, err = await run("check", fake.url, cwd=tmp_path)
+    assert code == 4
+    assert "could not be checked" in err
+    code, out, _ = await run("check", "--json", fake.url, cwd=tmp_path)
+    assert code == 4
+    assert json.loads(out)["failure"]["kind"] == "auth"

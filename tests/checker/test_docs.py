@@ -6,7 +6,12 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+import yaml
+
+import outrider
 from outrider.checker.requirements import REQUIREMENTS, Applies, Level
+from outrider.checker.run import check as run_check
 from outrider.cli.check import check as command
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "check.md"
@@ -62,3 +67,22 @@ def test_requirements_are_complete_and_unique() -> None:
         if rule.level in (Level.MUST, Level.SHOULD):
             assert rule.url.startswith("https://modelcontextprotocol.io/specification/"), rule.id
     assert {rule.applies for rule in REQUIREMENTS} >= {Applies.MODERN, Applies.LEGACY, Applies.STDIO, Applies.HTTP}
+
+
+@pytest.mark.parametrize("name", ["check-mcp-server.yml", "pre-commit-config.yaml"])
+def test_examples_for_ci_use_options_that_exist(name: str) -> None:
+    """Ours: what is copied works; the files are YAML, and every option before `--` is one of the command's."""
+    text = (GUIDE.parents[1] / "examples" / "ci" / name).read_text(encoding="utf-8")
+    assert isinstance(yaml.safe_load(text), dict)
+    found = re.search(r"outrider check(.*?) -- ", " ".join(text.split()))
+    assert found is not None
+    options = {option for parameter in command.params for option in parameter.opts}
+    named = set(re.findall(r"--[a-z-]+", found[1]))
+    assert named
+    assert named <= options
+
+
+def test_the_library_offers_what_the_guide_shows() -> None:
+    """Ours: `outrider.check` is the checker's own, loaded when it is first used."""
+    assert outrider.check is run_check
+    assert {"check", "CheckOptions", "CheckReport"} <= set(outrider.__all__)

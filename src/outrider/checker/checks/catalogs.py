@@ -58,10 +58,10 @@ _PRAISE: Final = re.compile(
 @check("capability.lists", "list.ends", "list.cursor-type", "list.stable-order", "list.unique")
 async def lists_are_sound(subject: Subject, docket: Docket) -> None:
     """Every declared list, read twice."""
-    templates_only = "resources/list" in subject.lists
+    is_listed = "resources/list" in subject.lists
     for method, listed in subject.lists.items():
         first = listed.pages[0]
-        if method == "resources/templates/list" and templates_only and first.code == METHOD_NOT_FOUND:
+        if method == "resources/templates/list" and is_listed and first.error is not None:
             continue  # The capability promises resources/list; templates are one way to add to it.
         docket.require(
             all(page.result is not None for page in listed.pages)
@@ -368,12 +368,12 @@ async def tools_are_sound(subject: Subject, docket: Docket) -> None:
     page = listed.pages[0]
     descriptions: dict[str, str] = {}
     for position, item in enumerate(listed.items):
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not item["name"]:
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             name = item.get("name") if isinstance(item, dict) else item
             docket.breach("tool.name", f"tools[{position}] has the name {name!r}", page)
     for label, tool in listed.named():
         name = tool.get("name")
-        if isinstance(name, str) and name:
+        if isinstance(name, str):
             docket.keep("tool.name")
             docket.require(_TOOL_NAME.fullmatch(name), "tool.name-form", f"{label} is not of that form", page)
             if _TOOL_NAME.fullmatch(name):
@@ -649,6 +649,9 @@ async def listed_resource_is_readable(subject: Subject, docket: Docket) -> None:
     answer = await _ask(subject, "resources/read", {"uri": uri})
     result = answer.result
     if result is not None and result.get("resultType") == "input_required":
+        return
+    if answer.error is not None:
+        docket.unclear("resource.read", f"resources/read of {uri!r} got {answer.shown()}", answer)
         return
     contents = (result or {}).get("contents")
     sound = isinstance(contents, list) and all(
