@@ -45,6 +45,7 @@ TOOLS = [
     for number in range(20)
 ]
 ANSWERS = {"server/discover": DISCOVERED, "tools/list": msgspec.json.encode({**COMMON, "tools": TOOLS})}
+UNKNOWN = b'{"code":-32601,"message":"Method not found"}'
 
 
 class Asked(msgspec.Struct):
@@ -67,11 +68,11 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if not event.get("more_body"):
             break
     asked = _decode(body)
-    answer = b"".join(
-        (b'{"jsonrpc":"2.0","id":', bytes(asked.id), b',"result":', ANSWERS[asked.method], b"}"),
-    )
+    known = ANSWERS.get(asked.method)
+    member = b',"result":' if known else b',"error":'
+    answer = b"".join((b'{"jsonrpc":"2.0","id":', bytes(asked.id), member, known or UNKNOWN, b"}"))
     headers = [*_HEADERS, (b"content-length", str(len(answer)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": 200 if known else 404, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
 
 
