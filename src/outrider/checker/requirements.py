@@ -1300,7 +1300,7 @@ REQUIREMENTS: Final = (
         Applies.STDIO,
         "The process exits promptly when its input ends.",
         f"{_STDIO}#shutdown",
-        "stdin is closed; exit within 3 seconds.",
+        "stdin is closed; exit within 5 seconds.",
         "Processes pile up, or must be killed.",
         "End the loop at end of input.",
     ),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from outrider.checker.checks import CHECKS, Check, Docket, Phase, Ruling, Verdict
+from outrider.checker.checks.process import EXIT_S
 from outrider.checker.report import CheckReport, Finding
 from outrider.checker.requirements import REQUIREMENTS, Applies, Level, Requirement, find_requirement
 from outrider.checker.speakers import Answer, Exchange, Outcome, Pace
@@ -105,7 +106,7 @@ class _Run:
             start_timeout_s=options.start_timeout_s,
             probe_timeout_s=client.probe_timeout_s,
             request_timeout_s=options.request_timeout_s,
-            shutdown_timeout_s=3.0,
+            shutdown_timeout_s=EXIT_S,
             max_message_bytes=client.max_message_bytes,
             client_info=client.client_info,
             trace=client.trace,

@@ -43,7 +43,7 @@ _SHOWN_HEADERS: Final = frozenset(
     }
 )
 _OUTAGES: Final = frozenset({408, 425, 429, 502, 503, 504})
-_STREAM_END_S: Final = 2.0
+_STREAM_END_S: Final = 5.0
 _STRAY_GRACE_S: Final = 0.25
 """How long a reply without an id may lag behind the reply to a request that was sent after it."""
 _MAX_AT_ONCE: Final = 8
@@ -295,6 +295,8 @@ class HttpSpeaker:
                 return
             decoder = self._connection.event_decoder()
             reading.ended = False
+            if verb != "POST":
+                return  # A standing stream: that it was opened is all there is to know.
             while (events := await self._connection.next_events(response, decoder)) is not None:
                 for event in events:
                     reading.take_event(event.data)

@@ -10,7 +10,7 @@ from outrider.checker.subject import Subject, encode
 
 _STDERR_BYTES: Final = 64 * 1024
 _START_MS: Final = 5_000.0
-EXIT_S: Final = 3.0
+EXIT_S: Final = 5.0
 """How long a process may take to exit after the end of its input."""
 
 
