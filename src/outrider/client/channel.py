@@ -156,9 +156,13 @@ class Correlator:
 
     Ids are not reused on a stream, so a reply to a request that was given up is known as such and dropped; only an id that never was is
     worth a warning. Spec: 2026-07-28 basic/index#responses (MUST), basic/patterns/cancellation#behavior-requirements (SHOULD ignore)
+
+    Args:
+        redact: masks the target's secrets: an id is a text of the peer's like any other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
         self._waiting: dict[RequestId, asyncio.Future[ResultReply | ErrorReply]] = {}
         self._closed: OrderedDict[RequestId, None] = OrderedDict()
         self._strays: list[str] = []
@@ -184,7 +188,7 @@ class Correlator:
         future = self._waiting.pop(request_id, None) if request_id is not None else None
         if request_id is None or future is None:
             if request_id not in self._closed and len(self._strays) < _REMEMBERED_STRAYS:
-                self._strays.append(_show_id(reply))
+                self._strays.append(_show_id(reply, self._redact))
             return
         self._close(request_id)
         if not future.done():
@@ -237,6 +241,6 @@ class Correlator:
             self._closed.popitem(last=False)
 
 
-def _show_id(reply: ResultReply | ErrorReply) -> str:
-    text = repr(reply.id) if reply.id is not None else "null"
+def _show_id(reply: ResultReply | ErrorReply, redact: Callable[[str], str]) -> str:
+    text = redact(repr(reply.id)) if reply.id is not None else "null"
     return text if len(text) <= 40 else text[:37] + "..."

@@ -343,9 +343,10 @@ class HttpChannel:
             )
         if usable and isinstance(message, ResultReply):
             if not same_id(request_id, message.id):
-                self._strays = f"; it answered with unknown id {message.id!r}"[:80]
+                unknown = self._target.redact(repr(message.id))[:40]
+                self._strays = f"; it answered with unknown id {unknown}"
                 raise RemoteProtocolError(
-                    f"{self._target.label} answered with unknown id {str(message.id)[:40]}",
+                    f"{self._target.label} answered with unknown id {unknown}",
                     rule="2026-07-28 basic/index#responses (MUST)",
                 )
             return Reply(message, status, response.headers)
@@ -400,7 +401,7 @@ class HttpChannel:
                 same_id(request_id, message.id) or (isinstance(message, ErrorReply) and message.id is None)
             ):
                 return message
-            self._strays = f"; it answered with unknown id {message.id!r}"[:80]
+            self._strays = f"; it answered with unknown id {self._target.redact(repr(message.id))[:40]}"
         elif isinstance(message, Request | Notification):
             self.on_incoming(message)
         elif request_id is not None and broken_reply_id(data, message) == request_id:

@@ -56,7 +56,7 @@ class Pipe:
         self._target = target
         self._options = options
         self._process = process
-        self._replies = Correlator()
+        self._replies = Correlator(target.redact)
         self._last_output = time.monotonic()
         self._reader = asyncio.create_task(self._read(), name=f"outrider read {target.label[:40]}")
 

@@ -52,7 +52,7 @@ class SseChannel:
         self.warnings: list[str] = ["the server speaks only the HTTP+SSE transport, deprecated since 2025-03-26"]
         self._target = target
         self._connection = connection
-        self._replies = Correlator()
+        self._replies = Correlator(target.redact)
         self._endpoint: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reader: asyncio.Task[None] | None = None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec import structs
 
 import outrider
 from client.auth.conftest import Person, Protected, Site
@@ -275,6 +276,40 @@ async def test_token_is_not_carried_over_a_redirect_to_another_origin(site: Site
             pass
     assert site.headers[0]["Authorization"] == "Bearer token-1"
     assert thief.requests == []
+
+
+@pytest.mark.parametrize("how", ["refused", "forbidden", "unavailable", "error", "result", "rejected"])
+async def test_server_that_repeats_the_token_shows_it_to_nobody(site: Site, how: str) -> None:
+    """Case 69; ours: what a server makes of our token is masked in errors, reports and transcripts"""
+    url, token = f"{site.url}/mcp", "token-that-is-secret"
+    store = InMemoryStore()
+    store.keep_grant(structs.replace(grant_for(url, site.url), access_token=token))
+    site.protect()
+
+    async def repeat(request: web.Request) -> web.Response:
+        sent = request.headers.get("Authorization", "nothing")
+        message = await request.json()
+        challenge = {"WWW-Authenticate": f'Bearer error="{sent}"'}
+        error = {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32000, "message": f"you sent {sent}"}}
+        answers = {
+            "refused": web.Response(status=401, text=f"you sent {sent}", headers=challenge),
+            "forbidden": web.Response(status=403, text=f"you sent {sent}", headers=challenge),
+            "unavailable": web.Response(status=503, text=f"you sent {sent}"),
+            "error": web.json_response(error),
+            "result": web.json_response({"jsonrpc": "2.0", "id": sent, "result": {}}),
+            "rejected": web.Response(status=404, text=f"<p>{sent}"),
+        }
+        return answers[how]
+
+    site.pages["/mcp"] = repeat
+    lines: list[str] = []
+    options = ClientOptions(
+        auth=OAuth(store), trace=lambda direction, line: lines.append(direction + line), start_timeout_s=5.0
+    )
+    report = await outrider.discover(url, options=options)
+    assert not report.ok
+    assert site.headers[0]["Authorization"] == f"Bearer {token}"
+    assert token not in "\n".join([*lines, str(report.as_json())])
 
 
 async def test_token_is_not_sent_without_encryption() -> None:
