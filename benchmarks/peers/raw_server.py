@@ -17,7 +17,7 @@ import msgspec
 import uvicorn
 
 META = {"io.modelcontextprotocol/serverInfo": {"name": "bench", "version": "1.0"}}
-COMMON = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public", "_meta": META}
+COMMON = {"resultType": "complete", "ttlMs": 3_600_000, "cacheScope": "public", "_meta": META}
 DISCOVERED = msgspec.json.encode(
     {
         **COMMON,
