@@ -19,7 +19,6 @@ from outrider.checker.requirements import REQUIREMENTS, Level
 
 __all__ = ["badge_url", "render_junit", "render_markdown", "render_sarif"]
 
-_HOME: Final = "https://github.com/outrider-mcp/outrider"
 _SARIF_LEVEL: Final = {Level.MUST: "error", Level.SHOULD: "warning", Level.MAY: "note", Level.QUALITY: "note"}
 # What XML 1.0 cannot hold, escaped or not.
 _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -120,7 +119,7 @@ def render_sarif(report: CheckReport) -> str:
         for rule in REQUIREMENTS
     ]
     run: dict[str, Any] = {
-        "tool": {"driver": {"name": "outrider check", "version": __version__, "informationUri": _HOME, "rules": rules}},
+        "tool": {"driver": {"name": "outrider check", "version": __version__, "rules": rules}},
         "invocations": [
             {
                 "executionSuccessful": report.failure is None,
