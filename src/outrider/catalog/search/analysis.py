@@ -37,7 +37,7 @@ _ASCII_RUN: Final = re.compile(r"[A-Za-z0-9]+(?:'[a-z]+)?")
 _ASCII_PART: Final = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _ASCII_LETTERS: Final = re.compile(r"[A-Za-z]+")
 
-_ASCII_SEPARATORS: Final = {code: None for code in range(128) if not chr(code).isalnum()}
+_ASCII_SEPARATORS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
 
 # Scripts written without spaces between words, by the first word of the character's Unicode name.
 _UNSPACED: Final = frozenset(
@@ -83,7 +83,8 @@ def compact(text: str) -> str:
     """
     folded = fold(text)
     if folded.isascii():
-        return folded.translate(_ASCII_SEPARATORS) or folded
+        # Deleting from bytes is ten times as fast as translating a string, and every search compacts its query.
+        return folded.encode("ascii").translate(None, _ASCII_SEPARATORS).decode("ascii") or folded
     return fold("".join(_unicode_runs(folded))) or folded
 
 

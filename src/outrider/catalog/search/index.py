@@ -46,7 +46,7 @@ QUERIES_LIMIT: Final = 32
 """Queries of one search that are read."""
 TERM_LIMIT: Final = 40
 """Words of a query that look for candidates: those of the greatest weight."""
-CANDIDATES: Final = 30
+CANDIDATES: Final = 24
 """Tools that are ranked against each other: 100 do not rank better in the measurements."""
 COMPACTED: Final = 5_000
 """Removed tools beyond the number of live ones before the index is built anew."""
@@ -438,7 +438,8 @@ class ToolIndex:
         tool, vocabulary = self._tool(entry.number), self._corpus.vocabulary
         matches, joins, terms = entry.query.matches, entry.query.joins, entry.query.terms
         found: dict[int, tuple[int, int]] = {}
-        for word, place in zip(tool.words, tool.places, strict=True):
+        for word in sorted(entry.query.wanted.intersection(tool.words), key=vocabulary.spellings.__getitem__):
+            place = tool.places[tool.words.index(word)]
             if word in matches:
                 term, _, is_exact = matches[word]
                 other, places = found.get(term, (word, 0))

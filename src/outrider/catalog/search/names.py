@@ -7,6 +7,7 @@ one if it looks like an identifier or is quoted, or if the query is a list of na
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -20,6 +21,7 @@ PIECES_LIMIT: Final = 1_000
 LIST_WORDS: Final = 64
 """A query of more words is not looked at as a list of names written one after the other."""
 NAME_WORDS: Final = 10
+HEAD: Final = 4
 
 _BETWEEN_NAMES: Final = re.compile(r"[,;|\n\t]+|\s+(?:and|or|then|&|\+)\s+")
 _QUOTED: Final = re.compile(r"`([^`\n]{1,256})`|\"([^\"\n]{1,256})\"|'([^'\n]{1,256})'")
@@ -33,6 +35,7 @@ class NameTable:
     def __init__(self) -> None:
         self._tools: dict[str, list[tuple[str, int]]] = {}
         self._servers: dict[str, set[str]] = {}
+        self._server_heads: dict[str, Counter[int]] = {}
         self._aliases: dict[str, list[int]] = {}
 
     def add_tool(self, server: str, name: str, aliases: Iterable[str], number: int) -> None:
@@ -51,11 +54,16 @@ class NameTable:
         """Make `server` known by its key and its title, as the first part of full names."""
         for key in {compact(server), compact(title)} - {""}:
             self._servers.setdefault(key, set()).add(server)
+            self._server_heads.setdefault(key[:HEAD], Counter())[len(key)] += 1
 
     def remove_server(self, server: str, title: str) -> None:
         """Undo `add_server` with the same arguments."""
         for key in {compact(server), compact(title)} - {""}:
             self._servers[key].remove(server)
+            lengths = self._server_heads[key[:HEAD]]
+            lengths[len(key)] -= 1
+            if not lengths[len(key)]:
+                del lengths[len(key)]
             if not self._servers[key]:
                 del self._servers[key]
 
@@ -74,9 +82,11 @@ class NameTable:
         tools, servers = self._tools, self._servers
         numbers = dict.fromkeys(self._aliases.get(key, ()))
         numbers.update(dict.fromkeys(number for _, number in tools.get(key, ())))
-        for cut in range(1, len(key)):
-            if (name := key[cut:]) in tools and (owners := servers.get(key[:cut])):
-                numbers.update(dict.fromkeys(number for server, number in tools[name] if server in owners))
+        # Not every cut of a long query is looked up, only those where a server's key with the same beginning ends.
+        for length in range(1, HEAD + 1):
+            for cut in self._server_heads.get(key[:length], ()):
+                if (name := key[cut:]) in tools and (owners := servers.get(key[:cut])):
+                    numbers.update(dict.fromkeys(number for server, number in tools[name] if server in owners))
         return list(numbers)
 
     def _list_of_names(self, text: str) -> list[tuple[str, list[int]]]:

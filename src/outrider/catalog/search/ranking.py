@@ -63,7 +63,7 @@ K1: Final = 1.5
 B: Final = 0.75
 OPENING_WORDS: Final = 8
 SUMMARY_WORDS: Final = 30
-ORDERED_WORDS: Final = 60
+ORDERED_WORDS: Final = 30
 """Words of a description in which neighbours are looked for."""
 IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS, IN_PARAMETER_TEXTS = (
     1 << field for field in (NAME, TITLE, SERVER, PARAMETERS, PARAMETER_TEXTS)
@@ -221,22 +221,23 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
             in_summary.add(term)
             if position < opening_end:
                 in_opening.add(term)
-    for word in joins.keys() & opening:
+    for word in joins.keys() & opening if joins else ():
         if len(joins[word]) == 2:
             neighbours.add(joins[word])  # type: ignore[arg-type]
     total = query.weight
+    named = _share(name, name_mass)
     return [
         bm25 / total,
         in_parameters / total,
         covered / total,
         len(occurrences) / len(terms),
-        max(_share(name, name_mass), _share(title, title_mass)),
+        max(named, _share(title, title_mass)),
         _share(server, server_mass),
         _share(sum([terms[term].rarity for term in in_opening]), opening_mass),
         _share(sum([terms[term].rarity for term in in_summary]), summary_mass),
         _share(parameters, parameters_mass),
         sum([terms[left].weight + terms[right].weight for left, right in neighbours]) / total,
-        1.0 if name and tool.name_end > 1 and _stands_in(opening[: tool.name_end], query, vocabulary) else 0.0,
+        1.0 if named >= 1.0 and tool.name_end > 1 and _stands_in(opening[: tool.name_end], query, vocabulary) else 0.0,
         1.0 if rarest >= query.rarest else 0.0,
         0.0,
     ]
