@@ -1,11 +1,11 @@
 """What a match is worth: the features of a (query, tool) pair and the weights that add them up.
 
-Decided here: how the forty or so candidates that the inverted index proposes are ordered, and how sure we are of the best of them.
+Decided here: how the candidates that the inverted index proposes are ordered, and how sure we are of the best of them.
 Not here: where words come from (`analysis`), how candidates are found and names looked up (`index`). Pure.
 
 All features are fractions of what the query could reach at most, so that one set of weights holds for catalogs of 10 and of 100,000
 tools. All weights are positive, since each feature is evidence *for* a tool: free signs fitted the tuned sets better and fell
-apart on sets left out. `docs/design/search.md` has the measurements, `benchmarks/search_fit.py` reproduces the weights.
+apart on sets left out. `docs/design/search.md` has the measurements; `benchmarks/search_fit.py` fits the weights that these are rounded from.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ WEIGHTS: Final = (1.8, 1.0, 3.9, 1.3, 1.9, 1.4, 0.9, 1.2, 0.6, 1.1, 0.3, 0.4, 0.
 
 CONFIDENCE_SLOPE: Final = 0.42
 CONFIDENCE_MIDDLE: Final = 2.95
-CONFIDENCE_MIDDLE_WITH_MEANING: Final = 3.5
-MEANING_WEIGHT: Final = 7.0
+CONFIDENCE_MIDDLE_WITH_MEANING: Final = 3.4
+MEANING_WEIGHT: Final = 6.0
 """What closeness in meaning, from -1 to 1, adds to a score. Between 6 and 12 the measures hardly change."""
 
 K1: Final = 1.5
