@@ -5,7 +5,8 @@ Not here: where words come from (`analysis`), how candidates are found and names
 
 All features are fractions of what the query could reach at most, so that one set of weights holds for catalogs of 10 and of 100,000
 tools. All weights are positive, since each feature is evidence *for* a tool: free signs fitted the tuned sets better and fell
-apart on sets left out. `docs/design/search.md` has the measurements; `benchmarks/search_fit.py` fits the weights that these are rounded from.
+apart on sets left out. `docs/design/search.md` has the measurements; `benchmarks/search_fit.py` fits weights like these, which are
+rounded and rank as well as any fit.
 """
 
 from __future__ import annotations
