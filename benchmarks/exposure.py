@@ -1,6 +1,6 @@
 """What showing all tools costs against showing a search for them, and whether the search finds what tasks need.
 
-    python benchmarks/exposure.py [--data DIR] [--json]
+    python benchmarks/exposure.py --data DIR [--json]
 
 DIR has a directory for each set, as for `benchmarks/search.py`. Tokens are those of the definitions in each request, as `openai` takes them
 (or `anthropic`, `--vendor`), by the tokenizer at hand; the method is printed. The tools are those of real MCP servers, whole servers until
@@ -30,7 +30,6 @@ from outrider.catalog.search import SearchResult, ToolIndex
 from outrider.catalog.snapshot import ServerState, ServerView, Snapshot
 from outrider.protocol.model import TOOLS, Tool, read_page
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 SIZES: Final = (10, 100, 500, 2_800)
 SETS: Final = ("livemcpbench", "azure_mcp", "toucan_mcp")
 SEARCHES: Final = 2
@@ -172,9 +171,7 @@ def show(report: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "shared" / "toolsearch", help="directory of the sets"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="directory of the sets")
     parser.add_argument("--vendor", type=Vendor, choices=list(Vendor), default=Vendor.OPENAI)
     parser.add_argument("--json", action="store_true", help="one JSON object")
     options = parser.parse_args()

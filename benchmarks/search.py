@@ -505,9 +505,7 @@ def show(result: Mapping[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "shared" / "toolsearch", help="directory of the sets"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="directory of the sets")
     parser.add_argument("--json", action="store_true", help="one JSON object, without the peers")
     parser.add_argument("--semantic", action="store_true", help="with the semantic ranker of outrider[semantic]")
     parser.add_argument(

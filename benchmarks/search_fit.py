@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy
 from scipy.optimize import minimize
-from search import HITS, METRICS, ROOT, Set, index_of, is_reported, load, mean, metrics_of
+from search import HITS, METRICS, Set, index_of, is_reported, load, mean, metrics_of
 
 from outrider.catalog.search.index import TERM_LIMIT
 from outrider.catalog.search.ranking import FEATURES, WEIGHTS, features
@@ -91,9 +91,7 @@ def family(name: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "shared" / "toolsearch", help="directory of the sets"
-    )
+    parser.add_argument("--data", type=Path, required=True, help="directory of the sets")
     sets = {one.name: candidates(one) for one in load(parser.parse_args().data, "all")[0]}
     tuned = {name: [asked for asked in members if is_reported(asked.query, "tuned")] for name, members in sets.items()}
     others = {
