@@ -47,6 +47,7 @@ __all__ = [
     "check_input_schema",
     "check_output_schema",
     "dialect_of",
+    "is_shallow",
     "render_pointer",
     "subschemas",
 ]
@@ -479,7 +480,7 @@ def _findings(schema: Any, limits: SchemaLimits, *, root_is_object: bool) -> Ite
         if not (isinstance(schema, bool) and not root_is_object):
             yield SchemaFinding(Verdict.EXCLUDE, "#", f"is {_json_kind(schema)}, not a JSON Schema object")
         return
-    if not _is_shallow(schema, limits.max_json_depth):
+    if not is_shallow(schema, limits.max_json_depth):
         yield SchemaFinding(Verdict.EXCLUDE, "#", f"is more than {limits.max_json_depth} levels deep")
         return
     try:
@@ -582,7 +583,7 @@ def _json_kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _is_shallow(value: Any, max_depth: int) -> bool:
+def is_shallow(value: Any, max_depth: int) -> bool:
     """Whether `value` nests at most `max_depth` lists and objects, found level by level."""
     level = [value]
     for _ in range(max_depth + 1):

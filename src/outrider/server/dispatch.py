@@ -173,7 +173,6 @@ _NAME_HEADER: Final = mcp_headers.NAME.lower().encode()
 _NAME_SOURCE: Final = mcp_headers.NAME_SOURCE
 _MODERN_HEADER_VALUES: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 _MAX_SUBSCRIPTIONS: Final = 1000
-_META_FIELDS: Final = ("protocol_version", "client_capabilities")
 _META_KEYS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES)
 
 

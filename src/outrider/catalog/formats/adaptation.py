@@ -48,7 +48,6 @@ class NotStrict(Exception):
     """The schema cannot be strict without changing its meaning. `str()` says why."""
 
 
-_ROOT_EMPTY: Final = "takes no parameters"
 _TOLD_CHARS: Final = 200
 _TOLD_TOTAL_CHARS: Final = 800
 _NO_FANCY_PATTERN: Final = re.compile(r"\(\?|\\[1-9bBk]")

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from outrider.errors import LimitExceeded
-from outrider.protocol.schema import ReferenceKind, SchemaDocument
+from outrider.protocol.schema import ReferenceKind, SchemaDocument, is_shallow
 
 __all__ = ["Malformed", "read_arguments", "restore_arguments"]
 
@@ -79,24 +79,11 @@ def restore_arguments(
     Raises:
         LimitExceeded: the arguments are nested too deeply, or matching them would take too long.
     """
-    _require_shallow(arguments)
+    if not is_shallow(arguments, _MAX_DEPTH - 1):  # The arguments themselves are a level.
+        raise LimitExceeded(f"the arguments are more than {_MAX_DEPTH} levels deep", rule=_RULE)
     restored = _Restorer(schema, aliases or {}).restore(arguments)
     assert isinstance(restored, dict)
     return restored
-
-
-def _require_shallow(value: Any) -> None:
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return
-    raise LimitExceeded(f"the arguments are more than {_MAX_DEPTH} levels deep", rule=_RULE)
 
 
 class _Restorer:
