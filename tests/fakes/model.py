@@ -79,8 +79,11 @@ class FakeModel:
         script = Path(self._directory.name) / "script.json"
         script.write_text(json.dumps({"turns": list(turns), **server}), encoding="utf-8")
         command = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(script)]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._records: list[dict[str, Any]] = []
+        self._marks = 0
+        self._marks_seen = 0
+        self._closed = False
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -90,9 +93,25 @@ class FakeModel:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            record = json.loads(line)
             with self._changed:
-                self._records.append(json.loads(line))
+                if record["kind"] == "mark":
+                    self._marks_seen += 1
+                else:
+                    self._records.append(record)
                 self._changed.notify_all()
+
+    def _everything(self) -> list[dict[str, Any]]:
+        """All that happened before this call: the program says what it has told once it has read the mark."""
+        with self._changed:
+            if not self._closed:
+                self._marks += 1
+                wanted = self._marks
+                assert self._process.stdin is not None
+                self._process.stdin.write(b"mark\n")
+                self._process.stdin.flush()
+                assert self._changed.wait_for(lambda: self._marks_seen >= wanted, DEADLINE_S), "the log is not read"
+            return list(self._records)
 
     def wait_for(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
         """Waits until so many things of a kind have happened: ``listening``, ``request``, ``refused``, ``gone``."""
@@ -107,26 +126,28 @@ class FakeModel:
     @property
     def requests(self) -> list[dict[str, Any]]:
         """The bodies of all requests so far."""
-        with self._changed:
-            return [record["body"] for record in self._records if record["kind"] == "request"]
+        return [record["body"] for record in self._everything() if record["kind"] == "request"]
 
     @property
     def refusals(self) -> list[str]:
         """Which rules of the API were broken."""
-        with self._changed:
-            return [record["why"] for record in self._records if record["kind"] == "refused"]
+        return [record["why"] for record in self._everything() if record["kind"] == "refused"]
 
     @property
     def headers(self) -> list[dict[str, str]]:
         """The headers of all requests so far, names in lower case."""
-        with self._changed:
-            return [record["headers"] for record in self._records if record["kind"] == "request"]
+        return [record["headers"] for record in self._everything() if record["kind"] == "request"]
 
     def close(self) -> None:
         """Ends it."""
+        if self._closed:
+            return
         self._process.kill()
         self._process.wait()
         self._reader.join(DEADLINE_S)
+        self._closed = True
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._directory.cleanup()
@@ -167,6 +188,11 @@ def tell(kind: str, **values: Any) -> None:
     with _write_lock:
         sys.stdout.write(json.dumps({"kind": kind, **values}) + "\n")
         sys.stdout.flush()
+
+
+def answer_marks() -> None:
+    for _ in sys.stdin:
+        tell("mark")
 
 
 def broken_rule(body: dict[str, Any]) -> str:
@@ -413,6 +439,7 @@ def main(path: str) -> None:
     Handler.script = Script(path)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    threading.Thread(target=answer_marks, daemon=True).start()
     tell("listening", port=server.server_address[1])
     server.serve_forever()
 
