@@ -22,7 +22,7 @@ from outrider.protocol.headers import (
     param_headers,
     standard_headers,
 )
-from outrider.protocol.schema import SchemaFinding, Verdict
+from outrider.protocol.schema_findings import SchemaFinding, Verdict
 
 VERSION = "2026-07-28"
 REGION = HeaderParam("Mcp-Param-Region", ("region",), "string")

@@ -17,7 +17,7 @@ import msgspec
 
 from outrider.cli.text import visible
 from outrider.client.inputs import CANCEL, DECLINE, Elicited, FormRequest, InputHandlers, UrlRequest
-from outrider.protocol.schema import Validator
+from outrider.protocol.schema_validation import Validator
 
 __all__ = ["terminal_inputs"]
 

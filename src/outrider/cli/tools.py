@@ -375,7 +375,7 @@ def _read_text(text: str, rule: dict[str, Any]) -> Any:
 
 
 def _check_arguments(tool: str, values: dict[str, Any], schema: dict[str, Any]) -> None:
-    from outrider.protocol.schema import Validator
+    from outrider.protocol.schema_validation import Validator
 
     try:
         problems = Validator(schema).check(values)

@@ -63,7 +63,7 @@ from outrider.protocol.model import (
     read_description,
     read_result,
 )
-from outrider.protocol.schema import SchemaFinding
+from outrider.protocol.schema_findings import SchemaFinding
 from outrider.protocol.versions import Era
 
 __all__ = ["Client", "connect"]

@@ -167,7 +167,7 @@ class InputHandlers:
 
 def _require_fit(content: dict[str, Any], schema: dict[str, Any]) -> None:
     """Spec: 2026-07-28 client/elicitation#security-considerations (SHOULD validate against the schema)"""
-    from outrider.protocol.schema import Validator
+    from outrider.protocol.schema_validation import Validator
 
     violations = Validator(schema).check(content)
     if violations:

@@ -18,7 +18,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from outrider.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
-from outrider.protocol.schema import SchemaFinding, Subschema, Verdict, render_pointer, subschemas
+from outrider.protocol.schema import Subschema, render_pointer, subschemas
+from outrider.protocol.schema_findings import SchemaFinding, Verdict
 
 __all__ = [
     "LAST_EVENT_ID",

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from outrider.errors import RemoteProtocolError
 from outrider.protocol.meta import SERVER_INFO
-from outrider.protocol.schema import Verdict, check_input_schema, check_output_schema
+from outrider.protocol.schema_findings import Verdict, check_input_schema, check_output_schema
 
 __all__ = [
     "LIST_KINDS",

@@ -18,13 +18,8 @@ import msgspec
 
 from outrider.protocol import headers as mcp_headers
 from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS
-from outrider.protocol.schema import (
-    SchemaFinding,
-    Validator,
-    Verdict,
-    check_input_schema,
-    check_output_schema,
-)
+from outrider.protocol.schema_findings import SchemaFinding, Verdict, check_input_schema, check_output_schema
+from outrider.protocol.schema_validation import Validator
 from outrider.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
 from outrider.server.content import (
     CONTENT_TYPES,

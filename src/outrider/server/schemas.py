@@ -2,7 +2,7 @@
 
 Decided here: which annotations are understood, the schema each gives (2020-12), how a wrong argument is explained to the model that sent
 it, and when a return annotation becomes an output schema. Not here: how a returned value becomes content (`content`), and checking of
-schemas that an author wrote by hand (`protocol.schema`).
+schemas that an author wrote by hand (`protocol.schema_findings`).
 
 msgspec does the work: the parameters of a function become the fields of one struct, and a call's arguments are read and checked in one
 decoding pass. Three things it lacks are added: pydantic models, constraints in the `annotated_types` vocabulary, and unions of several

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from outrider.errors import OutriderError
-from outrider.protocol.schema import Validator
+from outrider.protocol.schema_validation import Validator
 
 NAMES = st.sampled_from(
     [

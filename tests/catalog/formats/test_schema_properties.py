@@ -14,7 +14,7 @@ from catalog.formats.documented import complaints
 from catalog.formats.generated import accepted, model_side, schemas, unaccounted, values
 from outrider.catalog.formats import Effect, Offered, ToolRef, Vendor, offer, read_calls
 from outrider.errors import OutriderError
-from outrider.protocol.schema import Validator
+from outrider.protocol.schema_validation import Validator
 
 REF = ToolRef("srv", "tool")
 # More in a search for faults: OUTRIDER_EXAMPLES=2000.

@@ -1,7 +1,7 @@
 """A model's arguments as the tool's own schema wants them.
 
 Decided here: which text counts as arguments, which aliases of parameters become the server's names again, and which nulls stand for
-"absent". Not here: whether the arguments are valid (`protocol.schema.Validator`). Pure.
+"absent". Not here: whether the arguments are valid (`protocol.schema_validation`). Pure.
 
 Everything is decided by the ORIGINAL schema: null stays where that allows it. Spec: ours
 """

@@ -21,7 +21,7 @@ from outrider.catalog.formats.tokens import TokenCount, count_tokens
 from outrider.catalog.formats.vendors import RULES, Vendor, VendorRules
 from outrider.errors import LimitExceeded
 from outrider.protocol.model import Tool
-from outrider.protocol.schema import Verdict, check_input_schema
+from outrider.protocol.schema_findings import Verdict, check_input_schema
 
 __all__ = ["LeftOut", "Offered", "OfferedTool", "offer"]
 

@@ -16,16 +16,9 @@ from outrider.errors import INVALID_PARAMS, METHOD_NOT_FOUND, OutriderError
 from outrider.protocol.headers import header_params
 from outrider.protocol.meta import SUBSCRIPTION_ID, check_extension_id
 from outrider.protocol.model import LIST_KINDS, PROMPTS, TOOLS
-from outrider.protocol.schema import (
-    ReferenceKind,
-    SchemaDocument,
-    SchemaFinding,
-    Validator,
-    Verdict,
-    check_input_schema,
-    check_output_schema,
-    dialect_of,
-)
+from outrider.protocol.schema import ReferenceKind, SchemaDocument, dialect_of
+from outrider.protocol.schema_findings import SchemaFinding, Verdict, check_input_schema, check_output_schema
+from outrider.protocol.schema_validation import Validator
 
 _INVENTED: Final = "outrider-check-no-such-thing"
 _THIRTY_DAYS_MS: Final = 30 * 86_400_000
