@@ -1,56 +1,40 @@
 """`Server`: what an author writes against.
 
-Decided here: how functions and definitions are registered, and what the options are. Not here: which request is valid (`dispatch`), lists
-and capabilities (`registry`), running functions (`running`), and transports (`http`, `stdio`).
+Decided here: what can be registered, with which options. Not here: what a function or definition becomes on the wire (`definitions`), which
+request is valid (`dispatch`), lists and capabilities (`registry`), running functions (`running`), and transports (`http`, `stdio`).
 """
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
-import msgspec
-
-from outrider.protocol import headers as mcp_headers
 from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS
-from outrider.protocol.schema_findings import SchemaFinding, Verdict, check_input_schema, check_output_schema
-from outrider.protocol.schema_validation import Validator
 from outrider.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
-from outrider.server.content import (
-    CONTENT_TYPES,
-)
 from outrider.server.context import Context
-from outrider.server.dispatch import Dispatcher
-from outrider.server.inputs import InputRequest
-from outrider.server.registry import (
-    Completer,
-    Prompt,
-    Registry,
-    Resource,
-    ResourceTemplate,
-    Tool,
-    Visibility,
+from outrider.server.definitions import (
+    prompt_of_definition,
+    prompt_of_function,
+    resource_of_definition,
+    resource_of_function,
+    tool_of_definition,
+    tool_of_function,
 )
-from outrider.server.running import Runner, is_async
-from outrider.server.schemas import OutputType, Parameters, parse_docstring
+from outrider.server.dispatch import Dispatcher
+from outrider.server.registry import Completer, Prompt, Registry, ResourceTemplate, Visibility
+from outrider.server.running import Runner
 from outrider.server.state import StateSeal
 from outrider.server.subscriptions import Subscriptions
-from outrider.server.templates import UriTemplate
 
 if TYPE_CHECKING:
     from outrider.server.http import Authenticate, Endpoint, HttpOptions
 
 __all__ = ["Server", "ServerOptions"]
 
-_log: Final = logging.getLogger("outrider.server")
-_encode: Final = msgspec.json.Encoder().encode
 _F = TypeVar("_F", bound=Callable[..., Any])
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 STATE_KEY_VARIABLE: Final = "OUTRIDER_STATE_KEY"
 
 
@@ -216,30 +200,18 @@ class Server:
                 timeout_s=timeout_s,
                 replace=replace,
             )
-        text, documented = parse_docstring(function.__doc__)
-        parameters = Parameters(function, injected_type=Context, descriptions=documented)
-        output = OutputType.of(function, plain_types=(*CONTENT_TYPES, InputRequest))
-        definition: dict[str, Any] = {"name": name or _name_of(function)}
-        if title:
-            definition["title"] = title
-        if description or text:
-            definition["description"] = description or text
-        definition["inputSchema"] = parameters.schema
-        if output is not None:
-            definition["outputSchema"] = output.schema
-        if annotations:
-            definition["annotations"] = dict(annotations)
-        definition.update(extra or {})
-        self._add_tool(
-            definition,
+        tool = tool_of_function(
             function,
-            parameters=parameters,
-            output=output,
+            name=name,
+            title=title,
+            description=description,
+            annotations=annotations,
+            extra=extra,
             inline=inline,
             visible_to=visible_to,
             timeout_s=timeout_s,
-            replace=replace,
         )
+        self.registry.add(tool, replace=replace)
         return function
 
     def add_tool_definition(
@@ -265,74 +237,8 @@ class Server:
         Raises:
             ValueError: the name or a schema is not allowed, or the name is taken.
         """
-        self._add_tool(
-            dict(definition),
-            call,
-            parameters=None,
-            output=None,
-            inline=False,
-            visible_to=visible_to,
-            timeout_s=timeout_s,
-            replace=replace,
-            validate=validate,
-        )
-
-    def _add_tool(
-        self,
-        definition: dict[str, Any],
-        function: Callable[..., Any],
-        *,
-        parameters: Parameters | None,
-        output: OutputType | None,
-        inline: bool,
-        visible_to: Visibility | None,
-        timeout_s: float | None,
-        replace: bool,
-        validate: bool = False,
-    ) -> None:
-        name = definition.get("name")
-        if not isinstance(name, str) or not 1 <= len(name) <= 128:
-            raise ValueError("a tool's name has 1 to 128 characters")
-        if not _PLAIN_NAME.fullmatch(name):
-            _log.warning("tool %r: some clients and models only take names of letters, digits, `_`, `-` and `.`", name)
-        check: Callable[[Any], Sequence[str]] | None = None
-        if parameters is None:
-            schema = definition.get("inputSchema")
-            findings = [
-                check_input_schema(schema),
-                check_output_schema(s) if (s := definition.get("outputSchema")) else None,
-            ]
-            for finding in findings:
-                if finding is not None and finding.verdict is not Verdict.NOTE:
-                    raise ValueError(f"tool {name!r}: {finding.where} {finding.message}")
-            if validate:
-                check = _argument_checker(schema)
-        mirrored = mcp_headers.header_params(definition["inputSchema"])
-        if isinstance(mirrored, SchemaFinding):
-            raise ValueError(f"tool {name!r}: {mirrored.where} {mirrored.message}")
-        legacy = dict(definition)
-        output_schema = definition.get("outputSchema")
-        if output_schema is not None and output_schema.get("type") != "object":
-            # Before 2026-07-28 a structured result is an object.
-            del legacy["outputSchema"]
-        self.registry.add(
-            Tool(
-                key=name,
-                wire=_encode(definition),
-                legacy_wire=_encode(legacy),
-                visible_to=visible_to,
-                function=function,
-                parameters=parameters,
-                output=output,
-                check_arguments=check,
-                is_async=is_async(function),
-                inline=inline,
-                wants_context=parameters is None or parameters.injected is not None,
-                mirrored=mirrored,
-                timeout_s=timeout_s,
-            ),
-            replace=replace,
-        )
+        tool = tool_of_definition(definition, call, validate=validate, visible_to=visible_to, timeout_s=timeout_s)
+        self.registry.add(tool, replace=replace)
 
     def remove_tool(self, name: str) -> bool:
         """Take a tool away; False when there was none of that name."""
@@ -367,39 +273,16 @@ class Server:
                 visible_to=visible_to,
                 replace=replace,
             )
-        text, documented = parse_docstring(function.__doc__)
-        parameters = Parameters(function, injected_type=Context, descriptions=documented)
-        definition: dict[str, Any] = {"name": name or _name_of(function)}
-        if title:
-            definition["title"] = title
-        if description or text:
-            definition["description"] = description or text
-        if parameters.names:
-            definition["arguments"] = [
-                {
-                    "name": argument,
-                    **({"description": d} if (d := parameters.descriptions.get(argument)) else {}),
-                    "required": argument in parameters.required,
-                }
-                for argument in parameters.names
-            ]
-        definition.update(extra or {})
-        wire = _encode(definition)
-        self.registry.add(
-            Prompt(
-                key=definition["name"],
-                wire=wire,
-                legacy_wire=wire,
-                visible_to=visible_to,
-                function=function,
-                parameters=parameters,
-                description=definition.get("description", ""),
-                is_async=is_async(function),
-                inline=inline,
-                completers={},
-            ),
-            replace=replace,
+        prompt = prompt_of_function(
+            function,
+            name=name,
+            title=title,
+            description=description,
+            extra=extra,
+            inline=inline,
+            visible_to=visible_to,
         )
+        self.registry.add(prompt, replace=replace)
         return function
 
     def add_prompt_definition(
@@ -418,22 +301,7 @@ class Server:
             visible_to: as for `tool`.
             replace: as for `tool`.
         """
-        wire = _encode(definition)
-        self.registry.add(
-            Prompt(
-                key=definition["name"],
-                wire=wire,
-                legacy_wire=wire,
-                visible_to=visible_to,
-                function=get,
-                parameters=None,
-                description=definition.get("description") or "",
-                is_async=is_async(get),
-                inline=False,
-                completers={},
-            ),
-            replace=replace,
-        )
+        self.registry.add(prompt_of_definition(definition, get, visible_to=visible_to), replace=replace)
 
     def remove_prompt(self, name: str) -> bool:
         """Take a prompt away; False when there was none of that name."""
@@ -494,47 +362,21 @@ class Server:
                 visible_to=visible_to,
                 replace=replace,
             )
-        if ":" not in uri or not uri.partition(":")[0].replace("+", "").replace("-", "").replace(".", "").isalnum():
-            raise ValueError(f"{uri!r} is not an absolute URI")
-        if ttl_ms < 0:
-            raise ValueError("a time to live is at least 0 ms")
-        text, documented = parse_docstring(function.__doc__)
-        parameters = Parameters(function, injected_type=Context, descriptions=documented)
-        is_template = "{" in uri
-        definition: dict[str, Any] = {"uriTemplate" if is_template else "uri": uri, "name": name or _name_of(function)}
-        if title:
-            definition["title"] = title
-        if description or text:
-            definition["description"] = description or text
-        if mime_type:
-            definition["mimeType"] = mime_type
-        definition.update(extra or {})
-        wire = _encode(definition)
-        common: dict[str, Any] = {
-            "key": uri,
-            "wire": wire,
-            "legacy_wire": wire,
-            "visible_to": visible_to,
-            "function": function,
-            "parameters": parameters,
-            "mime_type": mime_type,
-            "is_async": is_async(function),
-            "inline": inline,
-            "ttl_ms": ttl_ms,
-            # What is shown to some callers only is not for a shared cache.
-            "scope": "private" if visible_to is not None else scope,
-            "subscribable": subscribable,
-        }
-        if is_template:
-            template = UriTemplate(uri)
-            variables, known = set(template.names), set(parameters.names)
-            if unknown := (variables - known) | (set(parameters.required) - variables):
-                raise TypeError(f"{uri}: variables and parameters differ in {', '.join(sorted(unknown))}")
-            self.registry.add(ResourceTemplate(**common, template=template, completers={}), replace=replace)
-        else:
-            if parameters.required:
-                raise TypeError(f"{uri}: a resource without variables has no parameters to fill")
-            self.registry.add(Resource(**common), replace=replace)
+        resource = resource_of_function(
+            uri,
+            function,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            extra=extra,
+            ttl_ms=ttl_ms,
+            scope=scope,
+            subscribable=subscribable,
+            inline=inline,
+            visible_to=visible_to,
+        )
+        self.registry.add(resource, replace=replace)
         return function
 
     def add_resource(self, uri: str, contents: str | bytes, **options: Any) -> None:
@@ -567,27 +409,10 @@ class Server:
         Raises:
             ValueError: the template is not supported.
         """
-        wire = _encode(definition)
-        common: dict[str, Any] = {
-            "wire": wire,
-            "legacy_wire": wire,
-            "visible_to": visible_to,
-            "function": read,
-            "parameters": None,
-            "mime_type": definition.get("mimeType"),
-            "is_async": is_async(read),
-            "inline": False,
-            "ttl_ms": ttl_ms,
-            "scope": "private" if visible_to is not None else scope,
-            "subscribable": subscribable,
-        }
-        text = definition.get("uriTemplate")
-        if text is None:
-            self.registry.add(Resource(key=definition["uri"], **common), replace=replace)
-        else:
-            # Values go to somebody who checks them; they become no path here.
-            template = UriTemplate(text, allow_dot_segments=True)
-            self.registry.add(ResourceTemplate(key=text, **common, template=template, completers={}), replace=replace)
+        resource = resource_of_definition(
+            definition, read, ttl_ms=ttl_ms, scope=scope, subscribable=subscribable, visible_to=visible_to
+        )
+        self.registry.add(resource, replace=replace)
 
     def remove_resource(self, uri: str) -> bool:
         """Take a resource or a resource template away; False when there was none."""
@@ -680,25 +505,3 @@ class Server:
         """End the streams and let go of the worker threads; functions that still run there are not waited for."""
         self.close_streams()
         self.runner.close()
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    while isinstance(function, partial):
-        function = function.func
-    name = getattr(function, "__name__", type(function).__name__)
-    if name == "<lambda>":
-        raise ValueError("a lambda needs a name=")
-    return name
-
-
-def _argument_checker(schema: Any) -> Callable[[Any], Sequence[str]]:
-    validator: Validator | None = None
-
-    def check(arguments: Any) -> Sequence[str]:
-        # Compiled at the first call: a gateway registers thousands of tools and calls a few.
-        nonlocal validator
-        if validator is None:
-            validator = Validator(schema)
-        return [str(violation) for violation in validator.check(arguments)[:10]]
-
-    return check
