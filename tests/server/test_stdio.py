@@ -427,6 +427,29 @@ def test_files_work_as_standard_streams(tmp_path: Path) -> None:
     assert answers == [1, 2]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a POSIX shell")
+@pytest.mark.parametrize("streams", ["</dev/null", "<&-", "<&- >&-", "<&- >&- 2>&-", "</dev/null >/dev/null"])
+def test_nothing_to_read_is_the_end(tmp_path: Path, streams: str) -> None:
+    """Ours: a server that was started with no input, as a service manager or a container does, ends at once and without a word."""
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    command = ["sh", "-c", f'exec "$0" "$1" {streams}', sys.executable, str(program)]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=DEADLINE_S)
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a POSIX shell")
+def test_closed_output_costs_the_answers_only(tmp_path: Path) -> None:
+    """Ours: the requests are still not read from the wrong descriptor."""
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    command = ["sh", "-c", 'exec "$0" "$1" >&-', sys.executable, str(program)]
+    requests = encode(call("noisy"))
+    done = subprocess.run(command, input=requests, capture_output=True, check=True, timeout=DEADLINE_S)
+    assert done.stdout == b""
+    assert b"written" in done.stderr
+
+
 @pytest.mark.skipif(os.name != "posix", reason="POSIX signals")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 async def test_signal_ends_the_process(tmp_path: Path, name: str) -> None:

@@ -11,8 +11,10 @@ Spec: 2026-07-28 basic/transports/stdio.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import stat
 import sys
 import threading
 import time
@@ -314,6 +316,7 @@ class _WritePipe(asyncio.BaseProtocol):
 
 def run_stdio(server: Server, *, legacy: bool = True) -> None:
     """Serve standard input and output until the former ends. See `Server.run`."""
+    _open_missing_streams()
     # Whatever else the process prints or reads must not meet the messages: they get descriptors of their own, and the well-known ones
     # lead to standard error and to nothing.
     stdin_fd, stdout_fd = os.dup(0), os.dup(1)
@@ -340,6 +343,21 @@ def run_stdio(server: Server, *, legacy: bool = True) -> None:
                 os._exit(0)
 
 
+def _open_missing_streams() -> None:
+    """Gives a process that was started with a closed standard stream an empty one: the next file would take its number."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _is_polled(fd: int) -> bool:
+    """Tells whether an event loop can wait for a descriptor: not for files, nor for the null device, which asyncio takes for a terminal."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
+
+
 async def _serve_stdio(server: Server, stdin_fd: int, stdout_fd: int, *, legacy: bool) -> None:
     loop = asyncio.get_running_loop()
     pipe = _Pipe(server, legacy=legacy, loop=loop)
@@ -354,9 +372,12 @@ async def _serve_stdio(server: Server, stdin_fd: int, stdout_fd: int, *, legacy:
         # A file, or a platform without pipes on its loop.
         pipe.connection = StdioConnection(server, write=lambda data: _write_all(stdout_fd, data), legacy=legacy)
         written.set_result(None)
-    try:
-        await loop.connect_read_pipe(lambda: pipe, stdin)
-    except (ValueError, NotImplementedError, OSError):
+    is_read = False
+    if _is_polled(stdin_fd):
+        with contextlib.suppress(ValueError, NotImplementedError, OSError):
+            await loop.connect_read_pipe(lambda: pipe, stdin)
+            is_read = True
+    if not is_read:
         threading.Thread(target=_read_all, args=(stdin_fd, loop, pipe), daemon=True).start()
     try:
         await pipe.ended
