@@ -1,45 +1,36 @@
 """The client: the same calls for both eras and every transport.
 
-Decided here: which requests are sent again after a broken connection, what time
-each call may take, and how tool parameters come to be mirrored into headers. Not here: how the era is found (`opening`), what the two eras
-put on the wire (`session`, `legacy_session`), how a list is read through its pages (`listing`).
+Decided here: what each call asks for, how the server's own questions are answered on the way, and how tool parameters come to be mirrored
+into headers. Not here: when the server is opened and signed in to (`keeping`), which requests are sent again and how long each may take
+(`sending`), what the two eras put on the wire (`session`, `legacy_session`), how a list is read through its pages (`listing`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
 
 from outrider.cache.answers import Peer
 from outrider.cache.memory import Memory
-from outrider.client.auth.authorizer import Challenge
 from outrider.client.channel import Channel, call_back
+from outrider.client.keeping import MAX_SIGN_INS, AnotherIdentity, KeptSession
 from outrider.client.listing import CutOff, Gathering, Listing
-from outrider.client.opening import Trail, open_session
-from outrider.client.remembering import Remembering, peer_of
-from outrider.client.session import Change, Progress, ProgressCallback, Session, Subscription, Wanted
-from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target, parse_target
+from outrider.client.opening import Trail
+from outrider.client.remembering import Remembering
+from outrider.client.sending import Request, send
+from outrider.client.session import Change, ProgressCallback, Session, Subscription, Wanted
+from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
 from outrider.errors import (
-    MODERN_CODES,
-    AuthRequired,
-    ConnectionLost,
     HeaderMismatch,
-    HttpRejected,
     InputNeeded,
     LocalProtocolError,
-    Offline,
-    OutriderError,
-    PeerError,
     RemoteProtocolError,
-    SignInFailed,
     TimedOut,
-    UnsupportedVersion,
 )
 from outrider.protocol.headers import HeaderParam, header_params, param_headers
 from outrider.protocol.model import (
@@ -69,19 +60,6 @@ from outrider.protocol.versions import Era
 __all__ = ["Client", "connect"]
 
 T = TypeVar("T", bound=Item)
-
-_PROGRESS_PATIENCE: Final = 10
-"""Progress restarts a call's clock, up to this many times its limit.
-
-Spec: 2026-07-28 basic/patterns/cancellation#timeouts (MAY, SHOULD cap)
-"""
-_MAX_SIGN_INS: Final = 2
-"""For one request: once for want of any credential, once for want of a scope.
-
-Spec: 2026-07-28 basic/authorization#step-up-authorization-flow (SHOULD limit)
-"""
-_MAX_RESTARTS: Final = 3
-_RESTART_WINDOW_S: Final = 60.0
 
 
 def connect(
@@ -124,7 +102,6 @@ class Client:
         assume: the era to try first, known from elsewhere; corrected if it turns out wrong.
 
     Attributes:
-        trail: how the server was opened, last time.
         on_change: called with each `Change` the server announces; must not block.
         on_log: called with the params of each log message.
     """
@@ -140,17 +117,17 @@ class Client:
     ) -> None:
         self.target = target
         self.options = options
-        self.trail = Trail()
         self.on_change: Callable[[Change], None] = lambda _: None
         self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
-        self._peer = peer
-        self._remembering = None if memory is None else Remembering(memory, peer or self._present_peer())
-        self._era = assume
-        self._session: Session | None = None
-        self._opening = asyncio.Lock()
-        self._opening_task: asyncio.Task[Session] | None = None
-        self._closed = False
-        self._restarts: list[float] = []
+        self._kept = KeptSession(
+            target,
+            options,
+            memory=memory,
+            peer=peer,
+            assume=assume,
+            on_change=lambda change: call_back(self.on_change, change),
+            on_log=lambda params: call_back(self.on_log, params),
+        )
         self._mirrored: dict[str, tuple[HeaderParam, ...]] = {}
 
     # -- life ----------------------------------------------------------------------------------------------------------------------
@@ -161,7 +138,7 @@ class Client:
         Raises:
             OutriderError: it cannot be opened; `trail` tells every step.
         """
-        await self._opened()
+        await self._kept.opened()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -170,13 +147,16 @@ class Client:
 
     async def close(self) -> None:
         """End sessions, streams and processes, also one that is just being opened; from any task, any number of times."""
-        self._closed = True
-        if self._opening_task is not None:
-            self._opening_task.cancel()
-        async with self._opening:
-            session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._kept.close()
+
+    async def rest(self) -> None:
+        """End the process or connection, as when it has been idle for long; the next request opens it again."""
+        await self._kept.rest()
+
+    @property
+    def trail(self) -> Trail:
+        """How the server was opened, last time."""
+        return self._kept.trail
 
     @property
     def era(self) -> Era:
@@ -199,132 +179,17 @@ class Client:
     @property
     def remembering(self) -> Remembering | None:
         """What is remembered of this server, or None without a memory."""
-        return self._remembering
+        return self._kept.remembering
 
     @property
     def channel(self) -> Channel | None:
         """What carries the session, or None when there is none."""
-        return self._session.channel if self._session is not None else None
+        return self._kept.current.channel if self._kept.current is not None else None
 
     def _require_session(self) -> Session:
-        if self._session is None:
+        if self._kept.current is None:
             raise LocalProtocolError("the client is not open", hint="use it as `async with connect(…) as client`")
-        return self._session
-
-    async def _opened(self) -> Session:
-        if self._session is not None:
-            return self._session
-        async with self._opening:
-            if self._session is None:
-                if self._closed:
-                    raise LocalProtocolError("the client is closed")
-                # A task of its own, so that `close` can end it; whoever cancels the waiting cancels the task.
-                self._opening_task = asyncio.create_task(self._open(), name="outrider open")
-                try:
-                    self._session = await self._opening_task
-                except asyncio.CancelledError:
-                    task = asyncio.current_task()
-                    if self._closed and task is not None and not task.cancelling():
-                        raise LocalProtocolError("the client was closed while it was being opened") from None
-                    raise
-                finally:
-                    self._opening_task = None
-            return self._session
-
-    async def _open(self) -> Session:
-        """Open the server, with the era that is remembered as the first guess, and remember the era that is found."""
-        if self.options.offline:
-            raise Offline(f"{self.target.label} was not asked", hint="leave out --offline to ask it")
-        self.trail = Trail()
-        assume = self._era
-        if assume is None and self._remembering is not None:
-            assume = await self._remembering.assumed_era()
-        for chances in reversed(range(_MAX_SIGN_INS + 1)):
-            try:
-                session = await open_session(self.target, self.options, self.trail, assume=assume)
-                break
-            except AuthRequired as error:
-                if not (chances and await self._signed_in(error)):
-                    raise
-                self.trail = Trail()
-        session.on_change = self._changed
-        session.on_log = lambda params: call_back(self.on_log, params)
-        self._era = session.era
-        try:
-            if self._remembering is not None and self.trail.storable:
-                await self._remembering.learned(session, self.trail)
-        except BaseException:
-            await session.close()
-            raise
-        return session
-
-    def _present_peer(self) -> Peer:
-        auth, target = self.options.auth, self.target
-        if auth is None or not isinstance(target, HttpTarget) or target.has_authorization:
-            return peer_of(target)
-        return peer_of(target, signed_in=auth.context(target.url))
-
-    async def _signed_in(self, error: AuthRequired) -> bool:
-        """Let somebody sign in where a server demands it, outside of all time limits; whether it is worth asking once more.
-
-        Raises:
-            SignInFailed: it was tried.
-        """
-        auth, target = self.options.auth, self.target
-        if (
-            auth is None
-            or not isinstance(target, HttpTarget)
-            or target.has_authorization
-            or isinstance(error, SignInFailed)
-        ):
-            return False
-        if not await auth.sign_in(target.url, Challenge(error.status, error.challenge, error.refused)):
-            return False
-        if self._remembering is not None and self._peer is None:
-            # Whoever is signed in now must neither see nor fill what is remembered for somebody else.
-            self._remembering = Remembering(self._remembering.memory, self._present_peer())
-        return True
-
-    def _as_same(
-        self, remembering: Remembering, load: Callable[..., Awaitable[bytes]]
-    ) -> Callable[..., Awaitable[bytes]]:
-        """`load`, unless somebody signs in meanwhile: then the answer is not for the identity that it would be remembered for."""
-
-        async def load_as_same(*arguments: Any) -> bytes:
-            answer = await load(*arguments)
-            if self._remembering is not remembering:
-                raise _AnotherIdentity
-            return answer
-
-        return load_as_same
-
-    async def rest(self) -> None:
-        """End the process or connection, as when it has been idle for long; the next request opens it again."""
-        async with self._opening:
-            session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    def _changed(self, change: Change) -> None:
-        if self._remembering is not None:
-            self._remembering.changed(change)
-        call_back(self.on_change, change)
-
-    async def _reopened_after(self, lost: Session, error: ConnectionLost) -> Session:
-        """Put a new session in the place of one whose connection is gone.
-
-        Spec: 2026-07-28 basic/transports/stdio#unexpected-termination (SHOULD)
-        """
-        now = time.monotonic()
-        self._restarts = [moment for moment in self._restarts if now - moment < _RESTART_WINDOW_S]
-        if self._closed or len(self._restarts) >= _MAX_RESTARTS:
-            raise error
-        async with self._opening:
-            if self._session is lost:
-                self._restarts.append(now)
-                self._session = None
-                await lost.close()
-        return await self._opened()
+        return self._kept.current
 
     # -- requests ------------------------------------------------------------------------------------------------------------------
 
@@ -353,97 +218,8 @@ class Client:
         Returns:
             The result's JSON bytes.
         """
-        session = await self._opened()
-        how = (timeout_s, headers, meta, on_progress)
-        try:
-            return await self._timed(session, method, params, *how)
-        except ConnectionLost as error:
-            if not (session.channel.stdio or is_safe):
-                raise
-            # A lost process is replaced in any case; only what cannot do harm twice is asked again.
-            session = await self._reopened_after(session, error) if session.channel.stdio else session
-            if not is_safe:
-                raise
-        except (HttpRejected, PeerError) as error:
-            if not _contradicts(session.era, error):
-                await self._doubted(method, error)
-                raise
-            changed = await self._reconsidered(session)
-            if changed is None or not is_safe:
-                raise
-            session = changed
-        return await self._timed(session, method, params, *how)
-
-    async def _doubted(self, method: str, error: OutriderError) -> None:
-        """A refusal may mean that what is remembered is out of date."""
-        if self._remembering is not None and isinstance(error, PeerError):
-            await self._remembering.memory.doubt(self._remembering.peer.target, method, error.code)
-
-    async def _reconsidered(self, doubted: Session) -> Session | None:
-        """Ask the server once more which era it speaks; the new session if that has changed, else None.
-
-        Spec: 2026-07-28 basic/versioning#backward-compatibility-with-initialization-based-versions (re-probe when the assumption fails)
-        """
-        async with self._opening:
-            if self._session is doubted:
-                self._session, self._era = None, None
-                if self._remembering is not None:
-                    await self._remembering.memory.forget_era(self._remembering.peer.target)
-                await doubted.close()
-        session = await self._opened()
-        return session if (session.era, session.version) != (doubted.era, doubted.version) else None
-
-    async def _timed(
-        self,
-        session: Session,
-        method: str,
-        params: Mapping[str, Any],
-        timeout_s: float | None,
-        headers: Mapping[str, str] | None,
-        meta: Mapping[str, Any] | None,
-        on_progress: ProgressCallback | None,
-    ) -> Raw:
-        how = (timeout_s, headers, meta, on_progress)
-        for _ in range(_MAX_SIGN_INS):
-            try:
-                return await self._timed_once(session, method, params, *how)
-            except AuthRequired as error:
-                # A request that was refused for want of a credential was not carried out: it may be sent again, whatever it does.
-                if not await self._signed_in(error):
-                    raise
-        return await self._timed_once(session, method, params, *how)
-
-    async def _timed_once(
-        self,
-        session: Session,
-        method: str,
-        params: Mapping[str, Any],
-        timeout_s: float | None,
-        headers: Mapping[str, str] | None,
-        meta: Mapping[str, Any] | None,
-        on_progress: ProgressCallback | None,
-    ) -> Raw:
         limit = self.options.request_timeout_s if timeout_s is None else timeout_s
-        loop = asyncio.get_running_loop()
-        last_moment = loop.time() + _PROGRESS_PATIENCE * limit
-        try:
-            async with asyncio.timeout(limit) as clock:
-                if on_progress is None:
-                    return await session.call(method, params, headers=headers, meta=meta)
-
-                def progressed(progress: Progress) -> None:
-                    if not clock.expired():
-                        clock.reschedule(min(loop.time() + limit, last_moment))
-                    on_progress(progress)
-
-                return await session.call(method, params, headers=headers, meta=meta, on_progress=progressed)
-        except TimeoutError as error:
-            raise TimedOut(
-                f"{method} got no answer within {limit:g} s{session.channel.strays()}",
-                phase="request",
-                timeout_s=limit,
-                hint="allow more time, or ask whether the server is overloaded",
-            ) from error
+        return await send(self._kept, Request(method, params, limit, is_safe, headers, meta, on_progress))
 
     async def _result(self, method: str, params: Mapping[str, Any], *, is_safe: bool, **how: Any) -> Any:
         """Make a call, and answer what the server asks back, until it has an answer of its own.
@@ -487,17 +263,17 @@ class Client:
 
         Spec: 2026-07-28 server/discover
         """
-        if self._remembering is None:
-            session = await self._opened()
+        if self._kept.remembering is None:
+            session = await self._kept.opened()
             if session.era is Era.MODERN:
                 session.description = read_description(await self._ask_discover(timeout_s))
             return self.server
-        for _ in range(_MAX_SIGN_INS):
-            remembering = self._remembering
-            load = self._as_same(remembering, lambda: self._described(timeout_s))
+        for _ in range(MAX_SIGN_INS):
+            remembering = self._kept.remembering
+            load = self._kept.as_same(remembering, lambda: self._described(timeout_s))
             try:
                 return read_description((await remembering.discover(load, refresh=refresh)).value)
-            except _AnotherIdentity:
+            except AnotherIdentity:
                 pass
         return read_description(await self._described(timeout_s))
 
@@ -506,8 +282,8 @@ class Client:
 
     async def _described(self, timeout_s: float | None) -> bytes:
         """The description's JSON, from the opening itself where that has just asked."""
-        was_open = self._session is not None
-        session = await self._opened()
+        was_open = self._kept.current is not None
+        session = await self._kept.opened()
         if session.era is Era.MODERN and was_open:
             return bytes(await self._ask_discover(timeout_s))
         description = session.description
@@ -525,7 +301,7 @@ class Client:
         Spec: 2026-07-28 server/tools#listing-tools
         """
         listing: Listing[Tool] = await self._listing(TOOLS, timeout_s, refresh=refresh)
-        if isinstance(self.target, StdioTarget) or await self._known_era() is Era.LEGACY:
+        if isinstance(self.target, StdioTarget) or await self._kept.known_era() is Era.LEGACY:
             return listing
         return self._with_mirrored_headers(listing)
 
@@ -659,31 +435,23 @@ class Client:
 
         Spec: 2026-07-28 basic/patterns/subscriptions
         """
-        session = await self._opened()
+        session = await self._kept.opened()
         limit = self.options.request_timeout_s if timeout_s is None else timeout_s
-        for chances in reversed(range(_MAX_SIGN_INS + 1)):
+
+        async def subscribed() -> Subscription:
             try:
                 async with asyncio.timeout(limit):
-                    subscription = await session.subscribe(Wanted(tools, prompts, resources, tuple(uris)))
-                break
+                    return await session.subscribe(Wanted(tools, prompts, resources, tuple(uris)))
             except TimeoutError as error:
                 raise TimedOut(
                     f"the server did not agree to a subscription within {limit:g} s", timeout_s=limit
                 ) from error
-            except AuthRequired as error:
-                if not (chances and await self._signed_in(error)):
-                    raise
+
+        subscription = await self._kept.with_sign_in(subscribed)
         async with subscription:
             yield subscription
 
     # -- lists ---------------------------------------------------------------------------------------------------------------------
-
-    async def _known_era(self) -> Era:
-        """The era, without opening the server if it is remembered."""
-        era = self._era
-        if era is None and self._remembering is not None:
-            era = await self._remembering.known_era()
-        return era or (await self._opened()).era
 
     async def _listing(self, kind: ListKind, timeout_s: float | None, *, refresh: bool) -> Listing[Any]:
         limit = self.options.list_timeout_s if timeout_s is None else timeout_s
@@ -695,21 +463,21 @@ class Client:
 
         try:
             async with asyncio.timeout(limit):
-                if self._remembering is None:
+                if self._kept.remembering is None:
                     await gathering.read_all(ask)
                     return gathering.listing()
-                version = await self._remembering.known_version() or (await self._opened()).version
-                remembering = self._remembering
-                reading = self._as_same(remembering, gathering.reading(ask))
+                version = await self._kept.remembering.known_version() or (await self._kept.opened()).version
+                remembering = self._kept.remembering
+                reading = self._kept.as_same(remembering, gathering.reading(ask))
                 capabilities = self.options.declared_capabilities()
                 recalled = await remembering.list(kind.method, reading, version, capabilities, refresh=refresh)
                 return gathering.recalled(recalled)
-        except _AnotherIdentity:
+        except AnotherIdentity:
             return await self._listing(kind, timeout_s, refresh=refresh)
         except CutOff:
             pass
         except TimeoutError as error:
-            session = self._session
+            session = self._kept.current
             strays = session.channel.strays() if session is not None else ""
             message = f"{kind.method} was not complete within {limit:g} s{strays}"
             if not gathering.pages:
@@ -738,21 +506,3 @@ class Client:
         names = {quarantined.item for quarantined in excluded}
         items = tuple(tool for tool in listing.items if tool.name not in names)
         return msgspec.structs.replace(listing, items=items, quarantined=(*listing.quarantined, *excluded))
-
-
-class _AnotherIdentity(AuthRequired):
-    """Somebody signed in while an answer was on its way."""
-
-    def __init__(self) -> None:
-        super().__init__("somebody signed in meanwhile", status=401)
-
-
-def _contradicts(era: Era, error: HttpRejected | PeerError) -> bool:
-    """Whether an answer is one that a server of this era would not give."""
-    if isinstance(error, HttpRejected):
-        return era is Era.MODERN and error.status in (400, 404, 405, 406, 415)
-    if era is Era.LEGACY:
-        return error.code in MODERN_CODES
-    return isinstance(error, UnsupportedVersion) or (
-        error.code not in MODERN_CODES and "session" in error.message.lower()
-    )

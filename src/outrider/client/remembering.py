@@ -108,6 +108,14 @@ class Remembering:
         self._verdict = EraVerdict(era=session.era, evidence=evidence, version=session.version, detail=trail.row)
         await self.memory.remember_era(self.peer.target, self._verdict)
 
+    async def forget_era(self) -> None:
+        """The era turned out wrong, and nothing better is known yet."""
+        await self.memory.forget_era(self.peer.target)
+
+    async def doubt(self, method: str, code: int) -> None:
+        """A refusal of `method` with a JSON-RPC `code` may mean that what is remembered is out of date."""
+        await self.memory.doubt(self.peer.target, method, code)
+
     async def discover(self, load: Callable[[], Awaitable[bytes]], *, refresh: bool) -> Recalled:
         """The server's description in the shape of a DiscoverResult."""
         self.described = await self.memory.fetch(self.peer, request_key(_DISCOVER), load, refresh=refresh)
