@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -63,6 +63,10 @@ class Recalled(msgspec.Struct, frozen=True):
     error: BaseException | None = None
     """The failed refetch that a stale answer stands in for."""
 
+    def standing_in_for(self, error: BaseException) -> Recalled:
+        """The same answer, given because asking again failed."""
+        return msgspec.structs.replace(self, error=error)
+
 
 @dataclass(frozen=True)
 class RecalledList:
@@ -75,6 +79,10 @@ class RecalledList:
     """After a refetch: how the list differs from the one known before; None if none was, or nothing was fetched."""
     error: BaseException | None = None
     """The failed refetch that a stale list stands in for."""
+
+    def standing_in_for(self, error: BaseException) -> RecalledList:
+        """The same list, given because asking again failed."""
+        return replace(self, pages=tuple(page.standing_in_for(error) for page in self.pages), error=error)
 
     @cached_property
     def items(self) -> list[msgspec.Raw]:
