@@ -155,9 +155,8 @@ def test_a_repeated_key_is_noted_and_the_last_one_counts() -> None:
 
 def test_an_empty_file_is_none_and_not_an_empty_object() -> None:
     """Case 45: an empty file is told apart from one without servers."""
-    for data in (b"", b" \n", b"\xef\xbb\xbf"):
+    for data in (b"", b" \n", b"\xef\xbb\xbf", b"// nothing but a comment", b"/* a */\n// b\n"):
         assert value_of(data) is None
-    assert position_of("// nothing but a comment") == "f:1:25"
 
 
 @pytest.mark.parametrize("opener", ["[", '{"a":', "[{"])
@@ -205,11 +204,19 @@ def test_yaml_errors_have_a_position_and_entries_a_line() -> None:
 
 
 def test_yaml_scalars_are_those_of_yaml() -> None:
-    """Ours: true and numbers are values; a date or an unknown tag stays text."""
-    text = "a: yes\nb: 1\nc: 1.5\nd: ~\ne: 'yes'\nf: 2020-01-01\ng: !secret x\nh: !!int abc\n1: one\n"
+    """Ours: those of YAML 1.2, which the clients read; a date or an unknown tag stays text."""
+    text = "a: True\nb: 1\nc: 1.5\nd: ~\ne: 'true'\nf: 2020-01-01\ng: !secret x\nh: !!int abc\n1: one\ni: !!int 0x10\n"
     assert value_of(text, "yaml") == {
-        "a": True, "b": 1, "c": 1.5, "d": None, "e": "yes", "f": "2020-01-01", "g": "x", "h": "abc", "1": "one",
+        "a": True, "b": 1, "c": 1.5, "d": None, "e": "true", "f": "2020-01-01", "g": "x", "h": "abc", "1": "one", "i": 16,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "word", ["NO", "yes", "off", "22:22", "0755", "1.10", "1_000", "0o17", "0x1F", "1e3", ".5", "+5", "007", "=", "<"]
+)
+def test_yaml_words_that_only_an_older_yaml_reads_as_values_stay_as_they_are_written(word: str) -> None:
+    """Case 41: a country, a port mapping, a version or a file mode among the variables of a server."""
+    assert value_of(f"a: {word}\nb: [{word}]", "yaml") == {"a": word, "b": [word]}
 
 
 def test_yaml_anchors_and_merges_work_and_cannot_explode() -> None:

@@ -309,8 +309,9 @@ extensions:
         "http",
         True,
         ("a",),
-        "abc-${U}",
+        "$T-${U}",
     )
+    assert texts(web.env) == {"T": "abc", "U": "${U}"}
     assert [(ignored.name, ignored.is_error) for ignored in parsed.ignored] == [("developer", False), ("todo", False)]
     assert (local.warnings, web.warnings) == ((), ())
 
@@ -472,9 +473,9 @@ def test_a_file_that_is_one_server_is_called_like_the_file() -> None:
 
 def test_a_file_with_none_of_the_keys_says_which_it_has() -> None:
     """Case 46: `no servers` alone helps nobody."""
-    (problem,) = read("plain", {"mcpServer": {"s": SERVER}, "other": 1}).problems
+    (problem,) = read("plain", {"tools": {"s": "x"}, "other": 1}).problems
     assert problem.severity == "warning"
-    assert "mcpServer, other" in problem.message
+    assert "tools, other" in problem.message
     assert "mcpServers" in problem.message
 
 
@@ -556,7 +557,7 @@ def test_a_url_without_a_type_is_http_first() -> None:
         ({"url": "ws://h"}, "is not an http or https URL"),
         ({"url": "http://h /x"}, "blanks or control characters"),
         ({"url": "http:///x"}, "names no host"),
-        ({"url": "http://h:port"}, "is not a URL"),
+        ({"url": "http://h:port"}, "has a port that is not a number"),
         ({"url": 3}, "is not a string"),
         ({"command": []}, "is an empty list"),
         ({"command": {"args": ["x"]}}, "has neither"),
@@ -658,7 +659,7 @@ def test_impossible_variable_names_are_left_out() -> None:
     assert len(entry.warnings) == 2
 
 
-@pytest.mark.parametrize("value", [0, -1, "10", True, []])
+@pytest.mark.parametrize("value", [0, -1, "10s", "", "-1", True, []])
 def test_a_timeout_that_is_no_positive_number_is_not_used(value: Any) -> None:
     """Ours: a limit of nothing would fail every request."""
     entry = server("cline", {"command": "c", "timeout": value})

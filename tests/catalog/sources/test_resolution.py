@@ -76,8 +76,8 @@ def test_a_missing_variable_is_named_and_costs_its_server_only() -> None:
         }
     ).entries
     error = failure(entries[0], linux(SET=SECRET))
-    assert str(error).endswith('the server "bad" needs the environment variable ONE and the environment variable TWO')
-    assert error.hint == "set ONE; set TWO"
+    assert str(error).endswith('the server "bad" needs the environment variable TWO and the environment variable ONE')
+    assert error.hint == "set TWO; set ONE"
     assert resolve(entries[1], linux(SET="v")).env == {"K": "v"}
 
 
@@ -126,9 +126,11 @@ def test_codex_bearer_is_needed_and_its_other_variables_are_not() -> None:
     entry = from_file("codex", text)
     assert "the environment variable T" in str(failure(entry))
     assert resolve(entry, linux(T="t", XV="x")).headers == {"Authorization": "Bearer t", "X": "x"}
-    entry = from_file("codex", '[mcp_servers.s]\ncommand = "c"\nargs = ["${HOME}", "$HOME"]\nenv_vars = ["A", "B"]')
+    entry = from_file(
+        "codex", '[mcp_servers.s]\ncommand = "c"\nargs = ["echo ${HOME}", "$HOME"]\nenv_vars = ["A", "B"]'
+    )
     target = resolve(entry, linux(A="a"))
-    assert (target.env, target.args) == ({"A": "a"}, ("${HOME}", "$HOME"))
+    assert (target.env, target.args) == ({"A": "a"}, ("echo ${HOME}", "$HOME"))
 
 
 def test_goose_secrets_are_needed() -> None:

@@ -387,7 +387,8 @@ CLIENTS: Final[tuple[Client, ...]] = (
 """Every client, in the order in which a server found in several of them is attributed."""
 
 NARROWING: Final[Mapping[str, Meaning]] = {
-    "disabled": "disabled", "enabled": "enabled", "disabledTools": "deny", "excludeTools": "deny", "disabled_tools": "deny",
+    "disabled": "disabled", "enabled": "enabled", "isActive": "enabled", "isEnabled": "enabled",
+    "disabledTools": "deny", "excludeTools": "deny", "disabled_tools": "deny",
     "includeTools": "allow", "enabledTools": "allow", "enabled_tools": "allow",
 }  # fmt: skip
 """Spellings that can only take something away. They are honoured in every file: whoever writes `disabled` does not want a start."""

@@ -269,7 +269,7 @@ class _Loader:
             self._problems.append(Problem(severity="error", message=f"the file {message}", source=file.path))
             return FileReport(file=file, status="unreadable", message=message), ParsedConfig()
         except ConfigError as error:
-            message = str(error).removeprefix(f"{error.source}: ")
+            message = str(error).removeprefix(f"{error.source}: ") + (f"; {error.hint}" if error.hint else "")
             self._problems.append(Problem(severity="error", message=message, source=error.source))
             return FileReport(file=file, status="broken", message=message), ParsedConfig()
         return FileReport(file=file, status="read", servers=len(parsed.entries) + len(parsed.ignored)), parsed

@@ -102,7 +102,7 @@ def parse_document(data: bytes, *, format: Format, source: str) -> Document:
     Spec: ours
     """
     text = decode_text(data, source=source)
-    if not text.strip():
+    if not text.strip() or (format == "json" and _JsonReader(text, source).skip(0) == len(text)):
         return Document(None, {})
     parse: Callable[[str, str], Document] = {"json": _parse_json, "toml": _parse_toml, "yaml": _parse_yaml}[format]
     try:
@@ -140,6 +140,30 @@ _scan_once: Final[Callable[[str, int], tuple[Any, int]]] = _decoder.scan_once
 value that does not start at all was expected."""
 
 
+_SCANNER_WORDS: Final = (
+    ("Invalid \\escape", "a backslash in a string must be doubled", 'write "C:\\\\Users" for C:\\Users'),
+    ("Invalid control character", "a line break, tab or other control character stands in a string", r"write \n or \t"),
+    ("Unterminated string", "the string that starts here never ends", ""),
+    ("Invalid \\u", "\\u must be followed by four hexadecimal digits", r'write "C:\\Users" for C:\Users'),
+)
+"""What the standard library's scanner says, what is said instead, and what to do about it."""
+
+
+def _misplaced(text: str, offset: int) -> str:
+    """A clause about the character at `offset`, if it is one that people mistake for something else, or cannot see."""
+    found = text[offset : offset + 1]
+    if found == "#":
+        return "; comments start with //"
+    if found and found in "'‘’“”„«»":
+        return '; strings need straight double quotes (")'
+    if found and found not in "\r\n" and not (found.isprintable() and not found.isspace()):
+        return f"; an invisible character, U+{ord(found):04X}, is there: delete it"
+    word = re.match(r"[A-Za-z_$][\w$]*", text[offset : offset + 100])
+    if word and word[0].lower() in ("true", "false", "null", "none", "undefined"):
+        return "; the words of JSON are true, false and null"
+    return ""
+
+
 def _parse_json(text: str, source: str) -> Document:
     reader = _JsonReader(text, source)
     value, end = reader.value(reader.skip(0), (), fast=True)
@@ -160,8 +184,8 @@ class _JsonReader:
         self.lines: dict[Path, int] = {}
         self.repeated: list[tuple[Path, int]] = []
 
-    def fail(self, message: str, offset: int) -> NoReturn:
-        raise ConfigError(message, source=f"{self._source}:{_position(self._text, offset)}")
+    def fail(self, message: str, offset: int, hint: str = "") -> NoReturn:
+        raise ConfigError(message, source=f"{self._source}:{_position(self._text, offset)}", hint=hint)
 
     def skip(self, offset: int) -> int:
         """The offset of the next character that is neither blank nor comment."""
@@ -197,13 +221,18 @@ class _JsonReader:
         try:
             return _scan_once(self._text, offset)
         except json.JSONDecodeError as error:
+            for scanner, message, hint in _SCANNER_WORDS:
+                if error.msg.startswith(scanner):
+                    self.fail(message, error.pos, hint)
             self.fail(error.msg[:1].lower() + error.msg[1:].removesuffix(" at"), error.pos)
         except StopIteration:
             found = self._text[offset]
-            hint = ": strings need double quotes" if found == "'" else ""
-            self.fail(f"expected a value{hint}" if found not in ",}]" else f"expected a value before {found!r}", offset)
+            if found in ",}]":
+                self.fail(f"expected a value before {found!r}", offset)
+            self.fail(f"expected a value{_misplaced(self._text, offset)}", offset)
         except ValueError as error:
-            self.fail(f"not a JSON value ({str(error)[:60]})", offset)
+            reason = str(error)[:60]
+            self.fail(reason if reason.endswith("is not a JSON value") else f"not a JSON value ({reason})", offset)
 
     def _object(self, offset: int, path: Path, *, fast: bool) -> tuple[dict[str, Any], int]:
         text, start = self._text, offset
@@ -216,7 +245,7 @@ class _JsonReader:
             if not text.startswith('"', offset):
                 if offset >= len(text):
                     self.fail("the object that starts here never ends", start)
-                self.fail("expected a property name in double quotes", offset)
+                self.fail(f"expected a property name in double quotes{_misplaced(text, offset)}", offset)
             key_offset = offset
             key, offset = self._scalar(offset)
             offset = self.skip(offset)
@@ -256,7 +285,7 @@ class _JsonReader:
             return offset
         if offset >= len(self._text):
             self.fail(f"the {'object' if closer == '}' else 'array'} that starts here never ends", start)
-        return self.fail(f"expected ',' or {closer!r}", offset)
+        return self.fail(f"expected ',' or {closer!r}{_misplaced(self._text, offset)}", offset)
 
     def _line(self, offset: int) -> int:
         known, line = self._counted
@@ -271,6 +300,7 @@ class _JsonReader:
 # ---- TOML -------------------------------------------------------------------------------------------------------------------------
 
 _TOML_AT: Final = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
+_TOML_TUPLE: Final = re.compile(r"\((?:'[^']*',? ?)+\)")
 _TOML_HEADER: Final = re.compile(r"^[ \t]*\[\[?(.+?)\]\]?[ \t]*(?:#.*)?$")
 _TOML_KEY: Final = re.compile(r"^[ \t]*([A-Za-z0-9_\-.\"' ]+?)[ \t]*=")
 
@@ -284,9 +314,9 @@ def _parse_toml(text: str, source: str) -> Document:
         message = str(error)
         place = _TOML_AT.search(message)
         position = f"{place[1]}:{place[2]}" if place and place[1] else _position(text, len(text.rstrip()))
-        raise ConfigError(
-            _TOML_AT.sub("", message).strip() or "not valid TOML", source=f"{source}:{position}"
-        ) from error
+        message = _TOML_TUPLE.sub(_dotted, _TOML_AT.sub("", message).strip()) or "not valid TOML"
+        hint = "a Windows path belongs in single quotes" if re.search("hex|escape", message, re.IGNORECASE) else ""
+        raise ConfigError(message, source=f"{source}:{position}", hint=hint) from error
     except ValueError as error:  # an integer of more digits than Python converts
         raise ConfigError("not valid TOML (a number is too long)", source=source) from error
     lines: dict[Path, int] = {}
@@ -301,6 +331,11 @@ def _parse_toml(text: str, source: str) -> Document:
             lines.setdefault(table + _toml_path(key[1]), number)
     lines.pop((), None)
     return Document(value, lines)
+
+
+def _dotted(keys: re.Match[str]) -> str:
+    """A path as TOML writes it, in place of a tuple of Python's in a message of the library's."""
+    return ".".join(re.findall(r"'([^']*)'", keys[0]))
 
 
 def _toml_path(dotted: str) -> Path:
@@ -329,9 +364,26 @@ def _parse_yaml(text: str, source: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ConfigError(error.problem or error.context or "not valid YAML", source=f"{source}{position}") from error
+        message, hint = error.problem or error.context or "not valid YAML", ""
+        if "cannot start any token" in message and mark is not None:
+            found = text.splitlines()[mark.line][mark.column]
+            message = (
+                "a tab cannot indent YAML" if found == "\t" else f"a value without quotes cannot start with {found!r}"
+            )
+            hint = "indent with blanks" if found == "\t" else "put the value in single quotes"
+        elif "escape" in message or "hexdecimal" in message:
+            message, hint = "a backslash in double quotes must be doubled", "put a Windows path in single quotes"
+        raise ConfigError(message, source=f"{source}{position}", hint=hint) from error
     except yaml.YAMLError as error:
         raise ConfigError("not valid YAML (a character that YAML does not allow)", source=source) from error
+
+
+_YAML_WORDS: Final = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_YAML_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?")
 
 
 class _YamlBuilder:
@@ -344,7 +396,6 @@ class _YamlBuilder:
     def __init__(self, yaml: Any, source: str) -> None:
         self._yaml = yaml
         self._source = source
-        self._resolver = yaml.resolver.Resolver()
         self._constructor = yaml.constructor.SafeConstructor()
         self._anchors: dict[str, Any] = {}
         self._open: list[int] = []
@@ -399,7 +450,9 @@ class _YamlBuilder:
                 container.append(value)
             elif not pending:
                 if opens or isinstance(value, (dict, list)):
-                    self._fail("a mapping's key must be a plain value", event)
+                    self._fail(
+                        "a mapping's key must be a plain value; put text that starts with { or [ in quotes", event
+                    )
                 key = value if isinstance(value, str) else self._key_text(event, value)
                 pending.append(key)
                 inner = (*path, key)
@@ -445,16 +498,28 @@ class _YamlBuilder:
         return value, opens
 
     def _scalar(self, event: Any) -> Any:
-        yaml = self._yaml
+        """The value of a scalar by the core schema of YAML 1.2, which the clients' readers follow.
+
+        To YAML 1.1, the library's own, the country `NO` is false and the port mapping `22:22` a number in base sixty. A number that is
+        written in another way than it would be printed (`1.10`, `0755`) stays text: it is wanted as a variable or an argument.
+        """
+        yaml, text = self._yaml, event.value
         tag = event.tag
         if tag is None or tag == "!":
-            tag = self._resolver.resolve(yaml.ScalarNode, event.value, event.implicit)
+            if not event.implicit[0]:
+                return text
+            if text in _YAML_WORDS:
+                return _YAML_WORDS[text]
+            if _YAML_NUMBER.fullmatch(text):
+                number = float(text) if "." in text else int(text)
+                return number if str(number) == text else text
+            return text
         if tag.rsplit(":", 1)[-1] not in ("int", "float", "bool", "null"):
-            return event.value
+            return text
         try:
-            return self._constructor.construct_object(yaml.ScalarNode(tag, event.value))
+            return self._constructor.construct_object(yaml.ScalarNode(tag, text))
         except (ValueError, yaml.YAMLError):  # "!!int abc", or more digits than Python converts
-            return event.value
+            return text
 
     @staticmethod
     def _key_text(event: Any, value: Any) -> str:

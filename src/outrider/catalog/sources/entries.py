@@ -63,7 +63,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         name: as written; any string.
         transport: "stdio" has a command; the others have a url.
         args: without the command.
-        env: variables to set on top of the base environment.
+        env: variables to set on top of the base environment; the placeholders of the entry's other fields see them too.
         copied_env: names of variables to take over from the caller's environment if they are set there.
         env_file: a file of further variables, which `env` overrides.
         cwd: None for the caller's own.
@@ -219,15 +219,23 @@ def url_fault(url: str) -> str | None:
         return "contains bytes that are no text"
     try:
         parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
+        host = parts.hostname
     except ValueError:
         return "is not a URL"
     if parts.scheme not in ("http", "https"):
-        return (
-            f'is not an http or https URL (it starts with "{shown(parts.scheme, 20)}:")'
-            if parts.scheme
-            else "has no http:// or https://"
+        # "localhost:3000/mcp" and "example.com:443" have a scheme by the letter of the standard, and none by their writer's.
+        without_scheme = (
+            not parts.scheme or "." in parts.scheme or re.match(r"[a-z0-9.+-]+:\d+(?:[/?#]|$)", url.lower())
         )
+        return (
+            "has no http:// or https://"
+            if without_scheme
+            else f'is not an http or https URL (it starts with "{shown(parts.scheme, 20)}:")'
+        )
+    try:
+        _ = parts.port
+    except ValueError:
+        return "has a port that is not a number from 0 to 65535"
     return None if host else "names no host"
 
 

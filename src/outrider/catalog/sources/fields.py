@@ -21,7 +21,7 @@ from outrider.catalog.sources.entries import Origin, ServerEntry, Transport, hea
 from outrider.catalog.sources.placeholders import Reference, Template, parse_template, variable
 from outrider.catalog.sources.wording import closest, is_text, shown
 
-__all__ = ["EntryReader", "Unusable"]
+__all__ = ["EntryReader", "Unusable", "folded"]
 
 
 class Unusable(Exception):
@@ -33,9 +33,25 @@ class Unusable(Exception):
 
 
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
-    "stdio": "stdio", "local": "stdio", "http": "http", "streamablehttp": "http", "streamable": "http", "sse": "sse", "remote": "auto-http",
+    "stdio": "stdio", "local": "stdio", "http": "http", "streamable-http": "http", "sse": "sse", "remote": "auto-http",
 }  # fmt: skip
-"""Every spelling of `type`, without case, dashes, underscores and blanks."""
+"""The spellings of `type` that are proposed to users."""
+_STREAMABLE: Final = re.compile(r"(?:https?|stream(?:able|ing|ed)?)+")
+_OLD_HTTP: Final = re.compile(r"(?:http(?:with)?)?(?:sse|serversentevents?|eventstream)(?:http)?")
+
+
+def _transport(spelling: str) -> Transport | None:
+    """What a `type` means, whatever its case, its punctuation and the order of its words: `httpStream`, `Streamable_HTTP`, `http+sse`."""
+    plain = re.sub(r"[^a-z]", "", spelling.lower()).removesuffix("transport")
+    if plain in _TRANSPORTS:
+        return _TRANSPORTS[plain]
+    if _OLD_HTTP.fullmatch(plain):
+        return "sse"
+    return "http" if _STREAMABLE.fullmatch(plain) else None
+
+
+_NO: Final = frozenset({"", "false", "no", "off", "0", "0.0", "n", "f", "none", "never", "[]", "{}"})
+"""What a switch that is no boolean says if it says no."""
 _BUILT_IN: Final = frozenset({"builtin", "platform", "frontend", "inlinepython"})
 _SPELLINGS: Final[Mapping[str, Meaning]] = {
     spelling: meaning for client in CLIENTS for spelling, meaning in client.fields.items() if meaning != "kept"
@@ -47,7 +63,17 @@ _SPELLINGS: Final[Mapping[str, Meaning]] = {
     "working_dir": "cwd",
     "arguments": "args",
 }
+_LIMITS: Final[Mapping[Meaning, str]] = {
+    "start_s": "the limit for the start, in seconds", "start_ms": "the limit for the start, in milliseconds",
+    "request_s": "the limit for a request, in seconds", "request_ms": "the limit for a request, in milliseconds",
+}  # fmt: skip
+"""Meanings that have no usual spelling."""
 _USUAL: Final = frozenset({"command", "args", "env", "cwd", "url", "headers", "type", *NARROWING})
+_LOOKS_LIKE_PLACEHOLDER: Final = re.compile(
+    r"(?<!\$)\$\{[\w.:|/ -]{1,100}\}|\$\{\{[\w.: -]{1,100}\}\}|\{\{[\w.: -]{1,100}\}\}"
+)
+_LOST_BACKSLASH: Final = re.compile(r"^[A-Za-z]:[^\n]{0,200}?[\t\n\r\f\b]")
+"""A Windows path in which `\\t` or `\\n` was read as an escape."""
 _MAX_TIMEOUT_S: Final = 86_400.0
 
 
@@ -92,7 +118,8 @@ class EntryReader:
                     self._values.setdefault("headers", ("headers", headers))
             elif meaning != "kept":
                 if self._client.id == PLAIN.id and key not in _USUAL:
-                    self._warn(f'read "{key}" as "{_canonical_spelling(meaning)}"')
+                    usual = _LIMITS.get(meaning) or f'"{_canonical_spelling(meaning)}"'
+                    self._warn(f'read "{key}" as {usual}')
                 if meaning in self._values and self._values[meaning][1] != value:
                     self._warn(
                         f'"{self._values[meaning][0]}" and "{key}" mean the same and differ; "{key}" is not used'
@@ -101,7 +128,10 @@ class EntryReader:
 
     def _unknown(self, key: str) -> None:
         own = self._client.fields
-        near = closest(key, [*own, *NARROWING, *_SPELLINGS], n=1, cutoff=0.75)
+        candidates = [*own, *NARROWING, *_SPELLINGS]
+        near = [known for known in candidates if folded(known) == folded(key)] or closest(
+            key, candidates, n=1, cutoff=0.75
+        )
         meaning = _SPELLINGS.get(key) or (_SPELLINGS.get(near[0]) if near and near[0] not in own else None)
         suggestion = next((spelling for spelling, other in own.items() if meaning and other == meaning), None)
         if suggestion is None and near and (near[0] in own or near[0] in NARROWING):
@@ -120,8 +150,12 @@ class EntryReader:
     def _spelt(self, meaning: Meaning) -> str:
         return self._values[meaning][0] if meaning in self._values else _canonical_spelling(meaning)
 
-    def _template(self, value: Any, what: str) -> Template:
-        """A scalar as a template; numbers become text, as every client makes them."""
+    def _template(self, value: Any, what: str, *, is_argument: bool = False) -> Template:
+        """A scalar as a template; numbers become text, as every client makes them.
+
+        `${i}` in an argument of several words may be a shell's own. Anywhere else it is nothing but a placeholder, whoever's: sent as it
+        stands, it would be refused as a bad credential.
+        """
         if isinstance(value, bool):
             self._warn(f"{what} is a boolean; it was read as text")
             value = "true" if value else "false"
@@ -133,7 +167,24 @@ class EntryReader:
             raise self._refuse(f"{what} contains a NUL character")
         if not is_text(value):
             raise self._refuse(f"{what} contains half a character (a lone surrogate)")
-        return parse_template(value, self._client.dialect, windows=self._windows)
+        template = parse_template(value, self._client.dialect, windows=self._windows)
+        if is_argument and re.search(r"\s", value):
+            return template
+        written = {reference.written for reference in template.references()}
+        if any(found not in written for found in _LOOKS_LIKE_PLACEHOLDER.findall(value)):
+            self._warn(
+                f"{what} holds something like a placeholder that no client documents; it is passed on as it is written"
+            )
+        foreign = [
+            part for part in template.parts if isinstance(part, Reference) and part.kind == "env" and part.foreign
+        ]
+        for part in foreign:
+            self._warn(
+                f"{self._client.title} documents no such placeholder for {shown(part.name, 40)}; it is filled in all the same"
+            )
+        return Template(
+            tuple(msgspec.structs.replace(part, foreign=False) if part in foreign else part for part in template.parts)
+        )
 
     def read(self) -> ServerEntry:
         """The entry.
@@ -149,7 +200,7 @@ class EntryReader:
         if command is None and url is None:
             raise self._nothing_to_start()
         env = {**command_env, **self._env()}
-        headers = self._headers(env)
+        headers = self._headers()
         entry = ServerEntry(
             key="",
             name=self._name,
@@ -157,7 +208,7 @@ class EntryReader:
             origin=self._origin,
             command=command,
             args=args,
-            env=env if url is None else {},
+            env=env,
             copied_env=self._copied_env() if url is None else (),
             env_file=self._optional("env_file") if url is None else None,
             cwd=self._optional("cwd") if url is None else None,
@@ -180,6 +231,9 @@ class EntryReader:
             return None
         if not isinstance(value, str):
             raise self._refuse(f'"{self._spelt("type")}" is not a string')
+        if not value.strip():
+            self._warn(f'"{self._spelt("type")}" is empty')
+            return None
         plain = re.sub(r"[-_ ]", "", value.lower())
         if plain in _BUILT_IN:
             raise Unusable(
@@ -187,13 +241,14 @@ class EntryReader:
             )
         if plain in ("websocket", "ws", "wss"):
             raise Unusable("is reached by WebSocket, which MCP does not define", is_error=True)
-        if plain not in _TRANSPORTS:
-            close = closest(plain, _TRANSPORTS, n=1)
+        transport = _transport(value)
+        if transport is None:
+            close = closest(value.lower(), _TRANSPORTS, n=1)
             hint = (
                 f', did you mean "{close[0]}"?' if close else '; known are "stdio", "http", "streamable-http" and "sse"'
             )
             raise self._refuse(f'has the unknown {self._spelt("type")} "{shown(value, 30)}"{hint}')
-        return _TRANSPORTS[plain]
+        return transport
 
     def _remote(self, kind: Transport | None) -> Transport:
         if "http_url" in self._values:
@@ -216,6 +271,13 @@ class EntryReader:
                 what = "a URL" if entry.url is not None else "a command"
                 self._warn(f'"{self._spelt(meaning)}" has no effect on {what}')
         text = entry.command.text if entry.command is not None else None
+        if any(
+            template is not None and _LOST_BACKSLASH.search(template.literals())
+            for template in (entry.command, *entry.args)
+        ):
+            self._warn(
+                "a path holds a control character, as C:\\tools does where its backslash is not doubled: write C:\\\\tools"
+            )
         if (
             text
             and not entry.args
@@ -228,10 +290,14 @@ class EntryReader:
     def _nothing_to_start(self) -> Unusable:
         if self._client.id == "zed" and (self._raw.get("source") == "extension" or "settings" in self._raw):
             return Unusable("is started by a Zed extension, which alone knows the command", is_error=False)
-        hint = f" ({self._unknown_hints[0]})" if self._unknown_hints else ""
+        hint = f" ({self._unknown_hints[0]})" if self._unknown_hints else self._keys_there()
         if self._client.layered and self._values.keys() <= {"enabled", "disabled", "allow", "deny"}:
             return Unusable("changes a server that no file read before it defines", is_error=False)
         return self._refuse(f'has neither "{_own(self._client, "command")}" nor "{_own(self._client, "url")}"{hint}')
+
+    def _keys_there(self) -> str:
+        keys = ", ".join(shown(key, 40) for key in list(self._raw)[:8])
+        return f" (its keys are: {keys})" if keys else " (it is empty)"
 
     def _command(self) -> tuple[Template | None, tuple[Template, ...], dict[str, Template]]:
         """The command, its arguments, and variables given inside it: from a string, a list, or an object with path, args and env."""
@@ -248,9 +314,12 @@ class EntryReader:
         if value is None or value == "":
             return None, (), {}
         if args is not None and not isinstance(args, list):
-            raise self._refuse(f'"{self._spelt("args")}" is not a list')
+            hint = ': write each argument as a string of its own, ["-y", "package"]' if isinstance(args, str) else ""
+            raise self._refuse(f'"{self._spelt("args")}" is not a list{hint}')
         command = self._template(value, f'"{self._spelt("command")}"')
-        templates = tuple(self._template(argument, "an argument") for argument in (*listed, *(args or ())))
+        templates = tuple(
+            self._template(argument, "an argument", is_argument=True) for argument in (*listed, *(args or ()))
+        )
         return command, templates, self._variables(env) if env is not None else {}
 
     def _env(self) -> dict[str, Template]:
@@ -299,7 +368,7 @@ class EntryReader:
             raise self._refuse(f'"{self._spelt(meaning)}" {fault}')
         return template
 
-    def _headers(self, env: Mapping[str, Template]) -> dict[str, Template]:
+    def _headers(self) -> dict[str, Template]:
         value = self._take("headers")
         if value is not None and not isinstance(value, dict):
             raise self._refuse(f'"{self._spelt("headers")}" is not an object of headers')
@@ -308,8 +377,6 @@ class EntryReader:
             for name, text in (value or {}).items()
             if text is not None
         }
-        if self._client.id == "goose":  # its headers take their variables from the entry's own environment first
-            headers = {name: _inlined(template, env) for name, template in headers.items()}
         variables = self._take("header_variables")
         if variables is not None and not (
             isinstance(variables, dict) and all(isinstance(name, str) for name in variables.values())
@@ -340,8 +407,8 @@ class EntryReader:
             if value is None:
                 continue
             if not isinstance(value, bool):
-                self._warn(f'"{meaning}" is not a boolean')
-                value = str(value).lower() in ("true", "yes", "on", "1")
+                value = str(value).strip().lower() not in _NO
+                self._warn(f'"{self._spelt(meaning)}" is not a boolean; it was read as {"true" if value else "false"}')
             if value is off:
                 return f'switched off by "{self._spelt(meaning)}"'
         return ""
@@ -365,8 +432,12 @@ class EntryReader:
             value = self._take(meaning)
             if value is None:
                 continue
+            if isinstance(value, str) and re.fullmatch(r"\s*\d{1,15}(?:\.\d{1,15})?\s*", value):
+                self._warn(f'"{self._spelt(meaning)}" is a number in quotes; it was read as a number')
+                value = float(value)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-                self._warn(f'"{self._spelt(meaning)}" is not a positive number; it was not used')
+                unit_name = "seconds" if unit == 1.0 else "milliseconds"
+                self._warn(f'"{self._spelt(meaning)}" is not a positive number of {unit_name}; it was not used')
                 continue
             return min(value, _MAX_TIMEOUT_S * unit) / unit
         return None
@@ -382,14 +453,9 @@ class EntryReader:
             )
 
 
-def _inlined(template: Template, env: Mapping[str, Template]) -> Template:
-    parts: list[str | Reference] = []
-    for part in template.parts:
-        if isinstance(part, Reference) and part.kind == "env" and part.name in env:
-            parts.extend(env[part.name].parts)
-        else:
-            parts.append(part)
-    return Template(tuple(parts))
+def folded(key: str) -> str:
+    """`key` without what people vary: case, dashes and underscores."""
+    return re.sub(r"[-_ ]", "", key.lower())
 
 
 def _own(client: Client, meaning: Meaning) -> str:

@@ -2,8 +2,9 @@
 
 Decided here: which spellings stand for a variable, a file, a folder or an answer of the user, and what happens when one has no
 value. A client documents some of them (its *dialect*); a spelling that belongs to another client is *foreign*: it is filled in when
-there is a value and left as it is written when there is none, because the client in whose file it stands would not touch it and
-`sh -c 'echo ${i}'` is a legitimate argument. Not here: where a file's dialect is written down (`clients`).
+there is a value and may be left as it is written when there is none, because the client in whose file it stands would not touch it
+and `sh -c 'echo ${i}'` is a legitimate argument. Not here: where a file's dialect is written down (`clients`), and where a foreign
+spelling needs a value all the same (`fields`).
 
 A template keeps what it came from, so it can be shown and compared without any value. No message ever contains a value.
 
@@ -209,8 +210,11 @@ def _braced(inner: str, written: str, dialect: Dialect, windows: bool, nesting: 
     kind, colon, name = inner.partition(":")
     name = name.strip()
     if colon and name and not name.startswith("-"):
-        if kind == "env" and "${" not in name:
-            return Reference("env", name, written, foreign="env" not in dialect)
+        if kind == "env":
+            # Unmistakable in any file. The default is nobody's documented form, and has one possible meaning.
+            if match := _BRACED.fullmatch(name):
+                return _variable_reference(match, written, dialect, windows, nesting, foreign=False)
+            return Reference("env", name, written) if "${" not in name else None
         if kind == "input":
             return Reference("input", name, written)
         if kind == "file" and "dollar-file" in dialect:
@@ -222,8 +226,14 @@ def _braced(inner: str, written: str, dialect: Dialect, windows: bool, nesting: 
     if (match := _BRACED.fullmatch(inner.strip())) is None:
         return None
     form: Form = "braced" if match[2] is None else "default"
+    return _variable_reference(match, written, dialect, windows, nesting, foreign=form not in dialect)
+
+
+def _variable_reference(
+    match: re.Match[str], written: str, dialect: Dialect, windows: bool, nesting: int, *, foreign: bool
+) -> Reference:
     default = None if match[2] is None else _parse(match[2], dialect, windows, nesting - 1)
-    return Reference("env", match[1], written, default, foreign=form not in dialect)
+    return Reference("env", match[1], written, default, foreign)
 
 
 class Scope:
@@ -248,7 +258,8 @@ class Scope:
         OUTRIDER_INPUT_ID; `read_file` gives a file's text, or raises OSError with a `strerror` that may be shown.
         """
         self._env = env
-        self._folded = {name.upper(): value for name, value in env.items()} if windows else {}
+        self._windows = windows
+        self._folded = self._by_capitals(env)
         self._inputs = inputs or {}
         self._read_file = read_file
         name = re.split(r"[\\/]", workspace.rstrip("\\/"))[-1]
@@ -260,6 +271,14 @@ class Scope:
         }
         self.missing: list[str] = []
         self.hints: list[str] = []
+
+    def define(self, variables: Mapping[str, str]) -> None:
+        """From now on, `variables` have a value too, and win."""
+        self._env = {**self._env, **variables}
+        self._folded |= self._by_capitals(variables)
+
+    def _by_capitals(self, variables: Mapping[str, str]) -> dict[str, str]:
+        return {name.upper(): value for name, value in variables.items()} if self._windows else {}
 
     def fill(self, template: Template) -> str:
         """The string with every placeholder that has a value filled in; the others are recorded in `missing`.

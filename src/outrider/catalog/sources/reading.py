@@ -19,7 +19,7 @@ import msgspec
 from outrider.catalog.sources.clients import BY_ID, PLAIN, PLAIN_CONTAINERS, Client, Level
 from outrider.catalog.sources.documents import Document, Path, parse_document
 from outrider.catalog.sources.entries import Ignored, Origin, Problem, ServerEntry, assign_keys
-from outrider.catalog.sources.fields import EntryReader, Unusable
+from outrider.catalog.sources.fields import EntryReader, Unusable, folded
 from outrider.catalog.sources.places import ConfigFile
 from outrider.catalog.sources.wording import shown
 
@@ -142,7 +142,8 @@ class _FileReader:
         mine = [pair for template in file.containers if "{project}" in template for pair in self._containers(template)]
         if file.client == PLAIN.id and len(found) > 1:
             found = [(path, value) for path, value in found if path != ("mcp",)]  # seen as mcp / servers already
-        if not found and not mine and not file.shared:
+        found = [self._inside(path, value) for path, value in found]
+        if not found and not mine:
             found = self._elsewhere(root)
         for path, value in found:
             self.container(path, value, file.level)
@@ -150,37 +151,65 @@ class _FileReader:
             self.container(path, value, "given" if file.level == "given" else "local")
         found += mine
         for path, _ in self.document.repeated if found else ():
-            if any(path[: len(container)] == container and len(path) > len(container) for container, _ in found):
+            # A container that is there twice loses all of its first servers.
+            if any(path[: len(container)] == container[: len(path)] for container, _ in found):
                 self.problem("warning", f"the key {_pointed(path)} occurs twice; only the last one counts", path)
 
     def _elsewhere(self, root: Any) -> list[tuple[Path, Any]]:
         """The containers of a file in which the expected key is missing; says what was found instead."""
-        expected = " / ".join(self.file.containers[0])
-        found: list[tuple[Path, Any]] = []
+        file, is_plain = self.file, self.file.client == PLAIN.id
         if isinstance(root, list):
-            found = [((), root)]
+            found: list[tuple[Path, Any]] = [] if file.shared else [((), root)]
         elif _looks_like_server(root):
-            stem = re.split(r"[\\/]", self.file.path)[-1].rsplit(".", 1)[0]
-            return [((), {stem: root})]
+            stem = re.split(r"[\\/]", file.path)[-1].rsplit(".", 1)[0]
+            return [] if file.shared else [((), {stem: root})]
         else:
-            if self.file.client != PLAIN.id:
-                found = [pair for template in PLAIN_CONTAINERS for pair in self._containers(template)][:1]
-            members = [value for key, value in root.items() if not key.startswith("$")]
-            if not found and members and all(map(_looks_like_server, members)):
-                found = [((), {key: value for key, value in root.items() if not key.startswith("$")})]
-        if found and self.file.client != PLAIN.id:
-            place = f"under {' / '.join(map(str, found[0][0]))}" if found[0][0] else "at the top level"
+            found = self._likely(root)
+        expected = [" / ".join(template) for template in (PLAIN_CONTAINERS if is_plain else file.containers[:1])]
+        if found and not (is_plain and not found[0][0]):
+            self._read_all_the_same(found[0][0])
+        if not found and not file.shared:
+            keys = ", ".join(shown(str(key), 40) for key in list(root)[:12]) or "none"
+            empty = [key for key in expected if self._at(key.split(" / "))]
+            why = f"{empty[0]} is empty" if empty else f"none of the keys {', '.join(expected)} is there"
+            self.problem("warning", f"no servers: {why}; the top-level keys are: {keys}")
+        return found
+
+    def _likely(self, root: Mapping[str, Any]) -> list[tuple[Path, Any]]:
+        """Servers that do not stand where this file's client looks: under another's key, one that says servers, or at the top."""
+        known = [pair for template in PLAIN_CONTAINERS for pair in self._containers(template)]
+        spellings = {folded(template[-1]) for template in PLAIN_CONTAINERS}
+        known += [((key,), value) for key, value in root.items() if value is not None and folded(key) in spellings]
+        # Among settings of all kinds, only what holds servers is a container.
+        if found := [pair for pair in known if not self.file.shared or _holds_servers(pair[1])]:
+            return [self._inside(*found[0])]
+        if self.file.shared:
+            return []
+        inner = [((*path, key), value[key]) for path, value in _objects(root) for key in value]
+        if found := [pair for pair in inner if _says_servers(str(pair[0][-1])) and _holds_servers(pair[1])]:
+            return found[:1]
+        members = {key: value for key, value in root.items() if isinstance(value, dict) and not key.startswith("$")}
+        return [((), members)] if _holds_servers(members) else []
+
+    def _inside(self, path: Path, value: Any) -> tuple[Path, Any]:
+        """The container at `path`, or the one within it: {"mcp": {"mcpServers": …}}."""
+        if isinstance(value, dict) and not _holds_servers(value):
+            for key, member in value.items():
+                if _says_servers(key) and _holds_servers(member):
+                    self._read_all_the_same((*path, key))
+                    return (*path, key), member
+        return path, value
+
+    def _read_all_the_same(self, path: Path) -> None:
+        place = f"under {_pointed(path)}" if path else "at the top level"
+        if self.file.client == PLAIN.id:
+            self.problem("warning", f"the servers {place} were read, where no client looks for them", path)
+        else:
+            expected = " / ".join(self.file.containers[0])
             self.problem(
                 "warning",
                 f"{self.client.title} looks for servers under {expected}; those {place} were read all the same",
             )
-        if not found:
-            keys = ", ".join(shown(str(key), 40) for key in list(root)[:12]) or "none"
-            expected = (
-                expected if self.file.client != PLAIN.id else ", ".join(" / ".join(path) for path in PLAIN_CONTAINERS)
-            )
-            self.problem("warning", f"no servers: none of the keys {expected} is there; the top-level keys are: {keys}")
-        return found
 
     def _containers(self, template: Sequence[str]) -> list[tuple[Path, Any]]:
         """Where `template` leads, and what is there: nothing, one container, or one for each spelling of a project's path."""
@@ -238,7 +267,8 @@ class _FileReader:
         )
         try:
             if not isinstance(raw, dict):
-                raise Unusable("is not an object", is_error=True)
+                hint = ': write {"url": …} or {"command": …, "args": […]}' if isinstance(raw, str) else ""
+                raise Unusable(f"is not an object{hint}", is_error=True)
             if self.client.layered and name in self._beneath:
                 raw = _layered(self._beneath[name], raw)
             self._raw[name] = raw
@@ -258,9 +288,25 @@ def _layered(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 
 def _looks_like_server(value: Any) -> bool:
-    return isinstance(value, dict) and any(
-        key in value for key in ("command", "cmd", "url", "uri", "httpUrl", "serverUrl")
+    return isinstance(value, dict) and (
+        any(key in value for key in ("command", "cmd", "url", "uri", "httpUrl", "serverUrl"))
+        or _looks_like_server(value.get("transport"))
     )
+
+
+def _holds_servers(value: Any) -> bool:
+    """Whether `value` is an object or array with at least one server in it."""
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(_looks_like_server, members))
+
+
+def _says_servers(key: str) -> bool:
+    return "mcp" in key.lower() or "server" in key.lower() or "contextprotocol" in key.lower()
+
+
+def _objects(root: Mapping[str, Any]) -> list[tuple[Path, Mapping[str, Any]]]:
+    """`root` and the objects right within it."""
+    return [((), root), *(((key,), value) for key, value in root.items() if isinstance(value, dict))]
 
 
 def _pointed(path: Path) -> str:

@@ -98,8 +98,6 @@ def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str
         inputs=inputs,
         read_file=folders.read_reference,
     )
-    command = None if entry.command is None else folders.expand_home(scope.fill(entry.command))
-    args = tuple(scope.fill(argument) for argument in entry.args)
     env: dict[str, str] = {}
     for name in entry.copied_env:
         if (value := scope.variable(name)) is not None:
@@ -107,6 +105,10 @@ def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str
     if entry.env_file is not None:
         env |= _variables_in(folders, scope, scope.fill(entry.env_file))
     env |= {name: scope.fill(template) for name, template in entry.env.items()}
+    # An argument or a header that names one of the entry's own variables means that one: `mcp-remote --header "X: ${TOKEN}"`.
+    scope.define(env)
+    command = None if entry.command is None else folders.expand_home(scope.fill(entry.command))
+    args = tuple(scope.fill(argument) for argument in entry.args)
     cwd = None if entry.cwd is None else folders.absolute(scope.fill(entry.cwd), folders.workspace)
     url = None if entry.url is None else scope.fill(entry.url)
     headers = {name: scope.fill(template) for name, template in entry.headers.items()}
@@ -114,6 +116,8 @@ def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str
     headers = {name: value for name, value in headers.items() if value or entry.headers[name].is_literal}
     if scope.missing:
         raise _error(entry, f"needs {_listed(scope.missing)}", "; ".join(scope.hints))
+    if url is not None:
+        env = {}
     _check(entry, command, args, env, cwd, url, headers)
     return ResolvedTarget(
         key=entry.key,
