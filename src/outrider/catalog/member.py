@@ -26,6 +26,7 @@ from outrider.client.target import ClientOptions, Target
 from outrider.errors import ConfigError, LocalProtocolError, OutriderError, PeerError
 from outrider.protocol.freshness import poll_delay_ms
 from outrider.protocol.versions import Era
+from outrider.tracing import outside
 
 __all__ = ["Member", "ServerConfig"]
 
@@ -293,9 +294,10 @@ class Member:
             return
         announced = {name: self._announces(name) for name in _LISTENED}
         if self._client.era is Era.MODERN and any(announced.values()):
-            self._watcher = asyncio.create_task(
-                self._listen(self._client, announced), name=f"outrider watch {self.config.key}"
-            )
+            with outside():
+                self._watcher = asyncio.create_task(
+                    self._listen(self._client, announced), name=f"outrider watch {self.config.key}"
+                )
 
     def _announces(self, capability: str) -> bool:
         settings = self.view.capabilities.get(capability)
@@ -373,7 +375,8 @@ class Member:
 
     def _start_timer(self, name: str, delay_s: float, call: Callable[[], Any]) -> None:
         self._cancel_timer(name)
-        self._timers[name] = asyncio.get_running_loop().call_later(delay_s, call)
+        with outside():
+            self._timers[name] = asyncio.get_running_loop().call_later(delay_s, call)
 
     def _cancel_timer(self, name: str) -> None:
         timer = self._timers.pop(name, None)

@@ -18,6 +18,7 @@ from outrider.client.auth.authorizer import Challenge
 from outrider.client.opening import Trail, open_session
 from outrider.client.remembering import Remembering, peer_of
 from outrider.client.session import Change, Session
+from outrider.client.spans import request_span
 from outrider.client.target import ClientOptions, HttpTarget, Target
 from outrider.errors import AuthRequired, ConnectionLost, LocalProtocolError, Offline, SignInFailed
 from outrider.protocol.versions import Era
@@ -124,6 +125,9 @@ class KeptSession:
         session = await self.with_sign_in(attempt)
         session.on_change = self._changed
         session.on_log = self._on_log
+        session.trace = lambda method, params: request_span(
+            self._target, method, params, version=session.version, session_id=session.session_id
+        )
         self._era = session.era
         try:
             if self.remembering is not None and self.trail.storable:

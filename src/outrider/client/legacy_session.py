@@ -23,11 +23,13 @@ from outrider.client.session import (
     ProgressCallback,
     ProgressRouter,
     Subscription,
+    Trace,
     Wanted,
     change_of,
     read_params,
     unwrap,
 )
+from outrider.client.spans import with_trace
 from outrider.client.target import ClientOptions
 from outrider.errors import (
     INTERNAL_ERROR,
@@ -41,6 +43,7 @@ from outrider.errors import (
 from outrider.protocol.headers import PROTOCOL_VERSION, SESSION_ID
 from outrider.protocol.jsonrpc import (
     Request,
+    RequestId,
     decode_value,
     encode_error,
     encode_notification,
@@ -57,6 +60,7 @@ from outrider.protocol.legacy import (
 from outrider.protocol.meta import PROGRESS_TOKEN
 from outrider.protocol.model import ServerDescription, read_initialize
 from outrider.protocol.versions import Era
+from outrider.tracing import UNTRACED, outside
 
 __all__ = ["LegacySession"]
 
@@ -80,12 +84,13 @@ class LegacySession:
         self.description: ServerDescription | None = None
         self.on_change: Callable[[Change], None] = lambda _: None
         self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
+        self.trace: Trace = lambda *_: UNTRACED
         self._options = options
         self._ids = ids
         self._label = label
         self._progress = ProgressRouter()
         self._subscriptions: set[Subscription] = set()
-        self._session_id = ""
+        self.session_id = ""
         self._headers: dict[str, str] = {}
         self._renewing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,11 +113,11 @@ class LegacySession:
             TransportError: it could not be sent.
         """
         self.version, self.description = version, description
-        self._session_id = reply.headers.get(SESSION_ID, "") if not self.channel.stdio else ""
+        self.session_id = reply.headers.get(SESSION_ID, "") if not self.channel.stdio else ""
         rules = LEGACY_RULES[version]
         self._headers = {PROTOCOL_VERSION: version} if rules.version_header else {}
-        if self._session_id:
-            self._headers[SESSION_ID] = self._session_id
+        if self.session_id:
+            self._headers[SESSION_ID] = self.session_id
         if isinstance(self.channel, SessionChannel):
             self.channel.resumable = rules.polling
         await self.channel.send(encode_notification(INITIALIZED), self._headers)
@@ -134,15 +139,16 @@ class LegacySession:
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: ProgressCallback | None = None,
+        on_sent: Callable[[RequestId], None] | None = None,
     ) -> Raw:
         """See `Session.call`. A session that the server no longer knows is renewed once, invisibly.
 
         The request is sent again only when it is safe: any request but `tools/call`, and that one when the server refused the session
         before it looked at the request.
         """
-        session_id = self._session_id
+        session_id = self.session_id
         try:
-            return unwrap(await self._request(method, params, meta, on_progress))
+            return unwrap(await self._request(method, params, meta, on_progress, on_sent))
         except (HttpRejected, Unavailable, PeerError) as error:
             status = error.status or 0
             text = error.excerpt if isinstance(error, HttpRejected) else str(error)
@@ -151,7 +157,7 @@ class LegacySession:
             await self._renew(session_id)
             if method == "tools/call" and status not in _REFUSED_UNEXECUTED:
                 raise
-            return unwrap(await self._request(method, params, meta, on_progress))
+            return unwrap(await self._request(method, params, meta, on_progress, on_sent))
 
     async def _request(
         self,
@@ -159,8 +165,11 @@ class LegacySession:
         params: Mapping[str, Any],
         meta: Mapping[str, Any] | None,
         on_progress: ProgressCallback | None,
+        on_sent: Callable[[RequestId], None] | None,
     ) -> Reply:
         request_id = next(self._ids)
+        if on_sent is not None:
+            on_sent(request_id)
         if on_progress is not None:
             meta = {**(meta or {}), PROGRESS_TOKEN: request_id}
             self._progress.register(request_id, on_progress)
@@ -183,10 +192,12 @@ class LegacySession:
         Spec: 2025-11-25 basic/transports#session-management
         """
         async with self._renewing:
-            if self._session_id != expired:
+            if self.session_id != expired:
                 return
-            self._session_id, self._headers = "", {}
-            reply = await self.channel.request(self.initialize_request(self.version))
+            self.session_id, self._headers = "", {}
+            outgoing = self.initialize_request(self.version)
+            with self.trace(outgoing.method, outgoing.params) as operation:
+                reply = await self.channel.request(with_trace(outgoing, operation))
             version, description = read_initialize(unwrap(reply))
             if version not in LEGACY_RULES:
                 raise RemoteProtocolError(f"the renewed session has the unknown version {version[:40]!r}")
@@ -212,7 +223,7 @@ class LegacySession:
         self._subscriptions.add(subscription)
         try:
             for uri in uris:
-                await self.call("resources/subscribe", {"uri": uri})
+                await self._call_traced("resources/subscribe", {"uri": uri})
         except BaseException:
             subscription.close()
             raise
@@ -227,9 +238,13 @@ class LegacySession:
             if uri not in still_wanted:
                 self._spawn(self._call_quietly, "resources/unsubscribe", {"uri": uri})
 
+    async def _call_traced(self, method: str, params: Mapping[str, Any]) -> None:
+        with self.trace(method, params) as operation:
+            await self.call(method, params, meta=operation.meta(), on_sent=operation.sent)
+
     async def _call_quietly(self, method: str, params: Mapping[str, Any]) -> None:
         try:
-            await self.call(method, params)
+            await self._call_traced(method, params)
         except OutriderError:
             pass
 
@@ -279,7 +294,8 @@ class LegacySession:
             except TransportError:
                 pass
 
-        task = asyncio.create_task(quietly(), name="outrider legacy session")
+        with outside():
+            task = asyncio.create_task(quietly(), name="outrider legacy session")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -292,8 +308,8 @@ class LegacySession:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._session_id and isinstance(self.channel, SessionChannel):
-            headers, self._session_id = self._headers, ""
+        if self.session_id and isinstance(self.channel, SessionChannel):
+            headers, self.session_id = self._headers, ""
             try:
                 async with asyncio.timeout(self._options.shutdown_timeout_s):
                     await self.channel.delete(headers)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from outrider.client.channel import Channel, Outgoing, Reply
 from outrider.client.legacy_session import LegacySession
 from outrider.client.session import ModernSession, Session
+from outrider.client.spans import request_span, with_trace
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
 from outrider.errors import (
     HEADER_MISMATCH,
@@ -44,6 +45,7 @@ from outrider.protocol.meta import render_request_meta
 from outrider.protocol.model import ServerDescription, read_description, read_initialize
 from outrider.protocol.negotiation import Decision, Kind, Observed, Step, decide
 from outrider.protocol.versions import Era, pick_version
+from outrider.tracing import outside
 
 __all__ = ["Attempt", "Trail", "open_session"]
 
@@ -266,7 +268,8 @@ class _Driver:
             raise NoCommonVersion(self._ours, ())
         started = time.monotonic()
         try:
-            self._channel = await SseChannel.open(self._target, self._options)
+            with outside():
+                self._channel = await SseChannel.open(self._target, self._options)
         except OutriderError as error:
             self._add_attempt("GET for HTTP+SSE", str(error), "not that transport either", started)
             if self._causes:
@@ -305,7 +308,9 @@ class _Driver:
             if isinstance(self._target, StdioTarget):
                 from outrider.client.pipe import Pipe
 
-                self._channel = await Pipe.start(self._target, self._options)
+                # The process lives on, and what it says later belongs to no request of now.
+                with outside():
+                    self._channel = await Pipe.start(self._target, self._options)
             else:
                 from outrider.client.http import HttpChannel
 
@@ -313,6 +318,14 @@ class _Driver:
         return self._channel
 
     async def _ask(self, outgoing: Outgoing, version: str, *, repeated: bool, listen_for_probe: bool = False) -> _Seen:
+        with request_span(self._target, outgoing.method, outgoing.params, version=version) as operation:
+            outgoing = with_trace(outgoing, operation)
+            seen = await self._asked(outgoing, version, repeated=repeated, listen_for_probe=listen_for_probe)
+            if seen.failure is not None:
+                operation.failed(seen.failure)
+            return seen
+
+    async def _asked(self, outgoing: Outgoing, version: str, *, repeated: bool, listen_for_probe: bool) -> _Seen:
         base = Observed(
             kind=Kind.SILENT,
             stdio=self._is_stdio,

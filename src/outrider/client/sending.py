@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Raw
 
 from outrider.client.keeping import KeptSession
 from outrider.client.session import Progress, ProgressCallback, Session
+from outrider.client.spans import note_result
 from outrider.errors import MODERN_CODES, ConnectionLost, HttpRejected, PeerError, TimedOut, UnsupportedVersion
 from outrider.protocol.versions import Era
+from outrider.tracing import Operation
 
 __all__ = ["Request", "send"]
 
@@ -77,23 +80,36 @@ async def send(kept: KeptSession, request: Request) -> Raw:
 
 
 async def _answer(session: Session, request: Request) -> Raw:
-    """The answer to one attempt, within its time."""
+    """The answer to one attempt, which is one span for whoever traces."""
+    with session.trace(request.method, request.params) as operation:
+        result = await _answer_in_time(session, request, operation)
+        note_result(operation, request.method, result)
+        return result
+
+
+async def _answer_in_time(session: Session, request: Request, operation: Operation) -> Raw:
     limit, on_progress = request.timeout_s, request.on_progress
     loop = asyncio.get_running_loop()
     last_moment = loop.time() + _PROGRESS_PATIENCE * limit
     try:
         async with asyncio.timeout(limit) as clock:
+            call = partial(
+                session.call,
+                request.method,
+                request.params,
+                headers=request.headers,
+                meta=operation.meta(request.meta),
+                on_sent=operation.sent,
+            )
             if on_progress is None:
-                return await session.call(request.method, request.params, headers=request.headers, meta=request.meta)
+                return await call()
 
             def progressed(progress: Progress) -> None:
                 if not clock.expired():
                     clock.reschedule(min(loop.time() + limit, last_moment))
                 on_progress(progress)
 
-            return await session.call(
-                request.method, request.params, headers=request.headers, meta=request.meta, on_progress=progressed
-            )
+            return await call(on_progress=progressed)
     except TimeoutError as error:
         raise TimedOut(
             f"{request.method} got no answer within {limit:g} s{session.channel.strays()}",

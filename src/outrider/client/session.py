@@ -25,9 +25,11 @@ from outrider.protocol.jsonrpc import ErrorReply, Notification, RequestId, decod
 from outrider.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID, render_request_meta
 from outrider.protocol.model import LIST_KINDS, ServerDescription
 from outrider.protocol.versions import Era
+from outrider.tracing import UNTRACED, Operation, outside
 
 __all__ = ["Change", "ModernSession", "Progress", "ProgressCallback", "Session", "Subscription", "Wanted"]
 
+_LISTEN: Final = "subscriptions/listen"
 _RESOURCE_UPDATED: Final = "notifications/resources/updated"
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _CANCELLED: Final = "notifications/cancelled"
@@ -42,6 +44,9 @@ class Progress(Struct, frozen=True):
     total: float | None
     message: str
 
+
+Trace = Callable[[str, Mapping[str, Any]], Operation]
+"""From a request's method and params to what traces it."""
 
 ProgressCallback = Callable[[Progress], None]
 """Called for every progress notification of one request; must not block."""
@@ -168,15 +173,19 @@ class Session(Protocol):
         version: the protocol version in use.
         description: what the server said of itself, or None when the era was remembered and it has not been asked.
         channel: what carries it.
+        session_id: of a legacy HTTP session, else "".
         on_change: called for every change the server announces, subscribed or not; must not block.
+        trace: called for each request that the session makes of its own accord, to subscribe; gives what traces it.
     """
 
     era: Era
     version: str
+    session_id: str
     description: ServerDescription | None
     channel: Channel
     on_change: Callable[[Change], None]
     on_log: Callable[[Mapping[str, Any]], None]
+    trace: Trace
 
     async def call(
         self,
@@ -186,8 +195,9 @@ class Session(Protocol):
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: ProgressCallback | None = None,
+        on_sent: Callable[[RequestId], None] | None = None,
     ) -> Raw:
-        """Send a request, return its result's JSON bytes.
+        """Send a request, return its result's JSON bytes; `on_sent` is told the id it goes out under.
 
         Raises:
             PeerError: the server answered an error.
@@ -262,6 +272,7 @@ class ModernSession:
     """See `Session`."""
 
     era = Era.MODERN
+    session_id = ""
 
     def __init__(
         self,
@@ -276,6 +287,7 @@ class ModernSession:
         self.description = description
         self.on_change: Callable[[Change], None] = lambda _: None
         self.on_log: Callable[[Mapping[str, Any]], None] = lambda _: None
+        self.trace: Trace = lambda *_: UNTRACED
         self._options = options
         self._ids = ids
         self._progress = ProgressRouter()
@@ -315,9 +327,12 @@ class ModernSession:
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: ProgressCallback | None = None,
+        on_sent: Callable[[RequestId], None] | None = None,
     ) -> Raw:
         """See `Session.call`."""
         outgoing = self._outgoing(method, params, headers=headers, meta=meta, wants_progress=on_progress is not None)
+        if on_sent is not None:
+            on_sent(outgoing.id)
         if on_progress is None:
             return unwrap(await self.channel.request(outgoing))
         self._progress.register(outgoing.id, on_progress)
@@ -331,15 +346,19 @@ class ModernSession:
         asked = wanted.as_filter()
         if not asked:
             raise LocalProtocolError("a subscription must ask for at least one kind of change")
-        outgoing = self._outgoing("subscriptions/listen", {"notifications": asked})
-        opened = _OpenSubscription(self, outgoing)
-        self._subscriptions[outgoing.id] = opened
-        try:
-            await opened.acknowledged()
-        except BaseException:
-            opened.subscription.close()
-            raise
-        return opened.subscription
+        params = {"notifications": asked}
+        # It is over for the trace when the server has agreed: the stream itself may last for days.
+        with self.trace(_LISTEN, params) as operation:
+            outgoing = self._outgoing(_LISTEN, params, meta=operation.meta())
+            operation.sent(outgoing.id)
+            opened = _OpenSubscription(self, outgoing)
+            self._subscriptions[outgoing.id] = opened
+            try:
+                await opened.acknowledged()
+            except BaseException:
+                opened.subscription.close()
+                raise
+            return opened.subscription
 
     def forget_subscription(self, request_id: RequestId) -> None:
         """A subscription is over."""
@@ -385,7 +404,8 @@ class _OpenSubscription:
         self._session = session
         self._id = outgoing.id
         self._acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(session.channel, outgoing), name="outrider listen")
+        with outside():
+            self._task = asyncio.create_task(self._run(session.channel, outgoing), name="outrider listen")
         self.subscription = Subscription(self._task.cancel)
 
     async def acknowledged(self) -> None:

@@ -1,7 +1,8 @@
 """`_meta`: the reserved keys, what every modern request and result carries there, and the rules for key names.
 
-Decided here: how a client renders its per-request fields, how either side reads the other's, which key names are well-formed.
-Not here: what a server answers when a field is missing (`server.dispatch`) and negotiation (`negotiation`).
+Decided here: how a client renders its per-request fields, how either side reads the other's, which key names are well-formed, and which
+trace context can be used. Not here: spans (`outrider.tracing`), what a server answers when a field is missing (`server.dispatch`) and
+negotiation (`negotiation`).
 
 Spec: 2026-07-28 basic/index#_meta. Pure.
 """
@@ -29,6 +30,7 @@ __all__ = [
     "check_key",
     "is_reserved_key",
     "render_request_meta",
+    "trace_context",
 ]
 
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -43,6 +45,12 @@ TRACE_KEYS: Final = ("traceparent", "tracestate", "baggage")
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """Logging levels, least severe first. Spec: 2026-07-28 server/utilities/logging#log-levels"""
 
+_TRACE_IDS: Final = r"-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+# A later version may have more fields behind those of version 00; version ff is no version.
+_TRACEPARENT: Final = re.compile(rf"00{_TRACE_IDS}|(?!00|ff)[0-9a-f]{{2}}{_TRACE_IDS}(?:-[!-~]*)?")
+_PRINTABLE: Final = re.compile(r"[ -~\t]+")
+_MAX_TRACE_CHARS: Final = 8192
+"""Of each of the three values. Spec: W3C Baggage 3.3.2 (a baggage-string of 8192 bytes MUST be passed on)"""
 _LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _PREFIX: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -52,6 +60,7 @@ class RequestMeta(Struct, frozen=True, gc=False):
     """The protocol's own fields of a request's `_meta`, in one decoding pass.
 
     A field that the request lacks is UNSET, so that "absent" and "null" stay apart: a modern server owes -32602 for the required two.
+    Trace context may be anything: what is wrong with it is no reason to refuse a request; see `trace_context`.
     """
 
     protocol_version: str | UnsetType = field(default=UNSET, name=PROTOCOL_VERSION)
@@ -59,9 +68,9 @@ class RequestMeta(Struct, frozen=True, gc=False):
     client_info: Raw | UnsetType = field(default=UNSET, name=CLIENT_INFO)
     log_level: str | None = field(default=None, name=LOG_LEVEL)
     progress_token: int | str | None = field(default=None, name=PROGRESS_TOKEN)
-    traceparent: str | None = None
-    tracestate: str | None = None
-    baggage: str | None = None
+    traceparent: Any = None
+    tracestate: Any = None
+    baggage: Any = None
 
 
 def render_request_meta(
@@ -87,6 +96,29 @@ def render_request_meta(
         meta[CLIENT_INFO] = client_info
     meta[CLIENT_CAPABILITIES] = client_capabilities
     return meta
+
+
+def trace_context(meta: RequestMeta) -> dict[str, str]:
+    """The trace context of a request, as far as it is well-formed: some of `traceparent`, `tracestate`, `baggage`.
+
+    A receiver that cannot read `traceparent` goes on as if there were none, and then `tracestate` means nothing. What is in `tracestate`
+    and `baggage` is left to whoever reads them; here they are only bounded.
+
+    Spec: 2026-07-28 basic/index#_meta (MUST follow W3C); W3C Trace Context 3.2, 4.3
+    """
+    found: dict[str, str] = {}
+    parent, state, baggage = meta.traceparent, meta.tracestate, meta.baggage
+    if isinstance(parent, str) and len(parent) <= _MAX_TRACE_CHARS and _TRACEPARENT.fullmatch(parent):
+        found["traceparent"] = parent
+        if _is_bounded_text(state):
+            found["tracestate"] = state
+    if _is_bounded_text(baggage):
+        found["baggage"] = baggage
+    return found
+
+
+def _is_bounded_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _MAX_TRACE_CHARS and _PRINTABLE.fullmatch(value) is not None
 
 
 def check_key(key: str) -> str | None:

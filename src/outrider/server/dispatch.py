@@ -12,6 +12,7 @@ Pure, but for the visibility rules and the registry that it reads.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ from outrider.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, LOG_LEVELS, P
 from outrider.protocol.model import LIST_KINDS
 from outrider.protocol.versions import MODERN_VERSIONS
 from outrider.server.registry import Principal, Prompt, Registry, Resource, ResourceTemplate
+from outrider.server.spans import note_body
+from outrider.tracing import is_used
 
 __all__ = [
     "Answer",
@@ -145,6 +148,7 @@ class Listen(Struct, gc=False):
     id: RequestId
     id_json: bytes
     accepted: ListenFilter
+    meta: RequestMeta
 
 
 class Legacy(Struct, gc=False):
@@ -242,6 +246,22 @@ class Dispatcher:
 
         Spec: 2026-07-28 basic/index, basic/versioning, basic/transports/streamable-http#server-validation (MUST)
         """
+        if not is_used():
+            return self._decide(body, headers, header_map, principal, in_session)
+        started = time.perf_counter_ns()
+        outcome = self._decide(body, headers, header_map, principal, in_session)
+        if type(outcome) is Answer:
+            note_body(body, outcome, started)
+        return outcome
+
+    def _decide(
+        self,
+        body: bytes,
+        headers: Sequence[tuple[bytes, bytes]] | None,
+        header_map: Mapping[bytes, bytes] | None,
+        principal: Principal | None,
+        in_session: bool,
+    ) -> Outcome:
         try:
             call = _decode_call(body)
         except (msgspec.DecodeError, RecursionError, ValueError):
@@ -278,7 +298,7 @@ class Dispatcher:
                 return error_answer(id_json, INVALID_PARAMS, "the cursor is not one of this server's")
             return Answer(reply_bytes(id_json, page))
         if method == "subscriptions/listen":
-            return self._listen(request_id, id_json, params, principal)
+            return self._listen(request_id, id_json, params, meta, principal)
         work = Work(request_id, id_json, method, None, params, meta, version)
         refused = (
             self._find_tool(work, principal, headers)
@@ -375,7 +395,9 @@ class Dispatcher:
         work.item = item
         return None
 
-    def _listen(self, request_id: RequestId, id_json: bytes, params: Params, principal: Principal | None) -> Outcome:
+    def _listen(
+        self, request_id: RequestId, id_json: bytes, params: Params, meta: RequestMeta, principal: Principal | None
+    ) -> Outcome:
         if not self.listen:
             return error_answer(id_json, METHOD_NOT_FOUND, "Method not found: subscriptions/listen")
         wanted = params.notifications
@@ -391,7 +413,7 @@ class Dispatcher:
             wanted.resources_list_changed and offers("resources/list"),
             [uri for uri in dict.fromkeys(uris) if self.registry.can_subscribe(uri, principal)] if uris else None,
         )
-        return Listen(request_id, id_json, accepted)
+        return Listen(request_id, id_json, accepted, meta)
 
     def _check_headers(
         self,

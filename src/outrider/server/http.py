@@ -22,7 +22,9 @@ from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from outrider.protocol.framing import KEEP_ALIVE, encode_event
 from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, reply_bytes
 from outrider.server.registry import Principal
+from outrider.server.spans import arrived_over_http, note_listen
 from outrider.server.subscriptions import Listener, closing_result
+from outrider.tracing import is_used
 
 if TYPE_CHECKING:
     from outrider.server.app import Server
@@ -149,6 +151,8 @@ class Endpoint:
             return
         headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
         header_map = dict(headers)
+        if is_used():
+            arrived_over_http(scope, header_map)
         method = scope["method"]
         if scope["path"] != self._path or method != "POST":
             done, headers_out = await self._serve_exceptional(scope, header_map, receive, send)
@@ -418,7 +422,10 @@ class Endpoint:
             wake()
 
         listener = Listener(listen.accepted, wake=wake, subscription_id=listen.id_json)
-        if not self._server.subscriptions.add(listener):
+        is_accepted = self._server.subscriptions.add(listener)
+        if is_used():
+            note_listen(listen, is_accepted=is_accepted)
+        if not is_accepted:
             text = "too many open streams; try again later"
             await send_reply(
                 send, 503, _error(INTERNAL_ERROR, text, listen.id_json), (*headers_out, (b"retry-after", b"10"))

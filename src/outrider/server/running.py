@@ -14,7 +14,7 @@ import contextvars
 import hashlib
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -37,7 +37,9 @@ from outrider.server.dispatch import Answer, Work, error_answer, reply_bytes
 from outrider.server.inputs import InputRequest
 from outrider.server.registry import Completer, Principal, Prompt, Registry, Resource, ResourceTemplate, Tool
 from outrider.server.schemas import InvalidArguments
+from outrider.server.spans import perform_traced
 from outrider.server.state import StateRejected, StateSeal
+from outrider.tracing import is_used
 
 __all__ = ["WORKER_THREAD_PREFIX", "Runner", "is_async"]
 
@@ -86,11 +88,17 @@ class Runner:
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def perform(self, work: Work, channel: Channel, principal: Principal | None) -> Answer:
+    def perform(self, work: Work, channel: Channel, principal: Principal | None) -> Coroutine[Any, Any, Answer]:
         """Run the function that a request is about, and answer.
 
         Cancelling this cancels an async function; a sync one sees `ctx.cancelled`, and its result is dropped.
         """
+        performing = self._perform(work, channel, principal)
+        if not is_used(wanted=work.meta.traceparent is not None):
+            return performing
+        return perform_traced(work, performing)
+
+    async def _perform(self, work: Work, channel: Channel, principal: Principal | None) -> Answer:
         if self._running >= self._max_concurrent:
             busy = error_answer(work.id_json, INTERNAL_ERROR, "the server is busy; try again later")
             return Answer(busy.body, 503)
@@ -335,7 +343,7 @@ class Runner:
                     ("tracestate", meta.tracestate),
                     ("baggage", meta.baggage),
                 )
-                if value is not None
+                if isinstance(value, str)
             },
             progress_token=meta.progress_token,
             log_level=meta.log_level,

@@ -27,7 +27,9 @@ from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from outrider.protocol.framing import LineDecoder, Overflow
 from outrider.protocol.jsonrpc import Malformed, Notification, RequestId, encode_notification
 from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, id_bytes, reply_bytes
+from outrider.server.spans import note_listen
 from outrider.server.subscriptions import Listener, closing_result
+from outrider.tracing import is_used
 
 if TYPE_CHECKING:
     from outrider.server.app import Server
@@ -171,7 +173,10 @@ class StdioConnection:
                     self._send(message)
 
         listener = Listener(listen.accepted, wake=wake, subscription_id=listen.id_json)
-        if not self._server.subscriptions.add(listener):
+        is_accepted = self._server.subscriptions.add(listener)
+        if is_used():
+            note_listen(listen, is_accepted=is_accepted)
+        if not is_accepted:
             self._send(error_answer(listen.id_json, INTERNAL_ERROR, "too many open streams; try again later").body)
             return
         self._listeners[listen.id] = listener

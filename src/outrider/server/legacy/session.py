@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +46,9 @@ from outrider.server.dispatch import (
 )
 from outrider.server.inputs import ElicitUrl, Question
 from outrider.server.registry import Principal
+from outrider.server.spans import note_answer
 from outrider.server.subscriptions import Listener
+from outrider.tracing import is_used
 
 if TYPE_CHECKING:
     from outrider.server.app import Server
@@ -126,6 +129,15 @@ class LegacySession:
         if not isinstance(message, Request):
             self._resolve(message)
             return None
+        if not is_used():
+            return self._decide(message)
+        started = time.perf_counter_ns()
+        outcome = self._decide(message)
+        if type(outcome) is Answer:
+            note_answer(message.id, message.method, message.params, outcome, started, version=self.version)
+        return outcome
+
+    def _decide(self, message: Request) -> Answer | Work:
         id_json = id_bytes(message.id)
         try:
             params = decode_params(message.params) if message.params else Params()
