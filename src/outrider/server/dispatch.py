@@ -12,7 +12,6 @@ Pure, but for the visibility rules and the registry that it reads.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -43,8 +42,6 @@ from outrider.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, LOG_LEVELS, P
 from outrider.protocol.model import LIST_KINDS
 from outrider.protocol.versions import MODERN_VERSIONS
 from outrider.server.registry import Principal, Prompt, Registry, Resource, ResourceTemplate
-from outrider.server.spans import note_body
-from outrider.tracing import is_used
 
 __all__ = [
     "Answer",
@@ -246,22 +243,6 @@ class Dispatcher:
 
         Spec: 2026-07-28 basic/index, basic/versioning, basic/transports/streamable-http#server-validation (MUST)
         """
-        if not is_used():
-            return self._decide(body, headers, header_map, principal, in_session)
-        started = time.perf_counter_ns()
-        outcome = self._decide(body, headers, header_map, principal, in_session)
-        if type(outcome) is Answer:
-            note_body(body, outcome, started)
-        return outcome
-
-    def _decide(
-        self,
-        body: bytes,
-        headers: Sequence[tuple[bytes, bytes]] | None,
-        header_map: Mapping[bytes, bytes] | None,
-        principal: Principal | None,
-        in_session: bool,
-    ) -> Outcome:
         try:
             call = _decode_call(body)
         except (msgspec.DecodeError, RecursionError, ValueError):
