@@ -37,6 +37,7 @@ __all__ = [
     "UNTRACED",
     "Operation",
     "client_operation",
+    "is_loaded",
     "is_used",
     "outside",
     "server_operation",
@@ -69,6 +70,7 @@ _SUBJECTS: Final = {
 # On spans alone: too many values for a time series, or none of its business.
 _NOT_MEASURED: Final = frozenset({_URI, _ID, "mcp.session.id", "client.address", "client.port"})
 
+_modules: Final = sys.modules
 _api: _Api | None = None
 _is_unusable = False
 
@@ -108,9 +110,14 @@ class Operation:
 UNTRACED: Final = Operation()
 
 
-def is_used(*, wanted: bool = False) -> bool:
-    """Whether this process uses OpenTelemetry; `wanted` loads it where it is installed, for a request that brings a trace context."""
-    return _api is not None or ((wanted or _IS_NAMED or _API in sys.modules) and _load() is not None)
+def is_used() -> bool:
+    """Whether this process uses OpenTelemetry."""
+    return _api is not None or ((_API in _modules or _IS_NAMED) and _load() is not None)
+
+
+def is_loaded() -> bool:
+    """Load OpenTelemetry where it is installed, for a request that brings a trace context; whether it is there."""
+    return _load() is not None
 
 
 def _present() -> _Api | None:

@@ -16,13 +16,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from outrider.protocol.framing import KEEP_ALIVE, encode_event
 from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, reply_bytes
 from outrider.server.registry import Principal
-from outrider.server.spans import arrived_over_http, note_listen
+from outrider.server.spans import arrived_over_http, dispatch_traced, note_listen
 from outrider.server.subscriptions import Listener, closing_result
 from outrider.tracing import is_used
 
@@ -151,8 +152,6 @@ class Endpoint:
             return
         headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
         header_map = dict(headers)
-        if is_used():
-            arrived_over_http(scope, header_map)
         method = scope["method"]
         if scope["path"] != self._path or method != "POST":
             done, headers_out = await self._serve_exceptional(scope, header_map, receive, send)
@@ -186,7 +185,11 @@ class Endpoint:
             body = await self._read_body(message, header_map, receive, send, headers_out)
             if body is None:
                 return
-        outcome = self._dispatcher.dispatch(
+        dispatch = self._dispatcher.dispatch
+        if is_used():
+            arrived_over_http(scope, header_map)
+            dispatch = partial(dispatch_traced, dispatch)
+        outcome = dispatch(
             body,
             headers=headers,
             header_map=header_map,

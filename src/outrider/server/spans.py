@@ -8,10 +8,11 @@ span. Called only once something is traced, so what is decoded here a second tim
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
@@ -20,12 +21,10 @@ from outrider import tracing
 from outrider.errors import INTERNAL_ERROR
 from outrider.protocol.jsonrpc import RequestId
 from outrider.protocol.meta import PROTOCOL_VERSION, RequestMeta, trace_context
+from outrider.server.dispatch import Answer, Listen, Outcome, Work
 from outrider.server.registry import Prompt, Tool
 
-if TYPE_CHECKING:
-    from outrider.server.dispatch import Answer, Listen, Work
-
-__all__ = ["arrived_over_http", "note_answer", "note_body", "note_listen", "perform_traced"]
+__all__ = ["arrived_over_http", "dispatch_traced", "note_answer", "note_listen", "perform_traced"]
 
 _MAX_CHARS: Final = 256
 _PIPE: Final[Mapping[str, str | int]] = MappingProxyType({"network.transport": "pipe"})
@@ -80,13 +79,17 @@ def arrived_over_http(scope: Mapping[str, Any], header_map: Mapping[bytes, bytes
     _way.set(way)
 
 
-def note_body(body: bytes, answer: Answer, started: int) -> None:
-    """Record a modern request; see `note_answer`. What is no request is not recorded."""
-    try:
-        call = _decode_call(body)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return
-    note_answer(call.id, call.method, call.params, answer, started)
+def dispatch_traced(dispatch: Callable[..., Outcome], body: bytes, **how: Any) -> Outcome:
+    """`Dispatcher.dispatch`, with a record of what it answers by itself. What is no request is not recorded."""
+    started = time.perf_counter_ns()
+    outcome = dispatch(body, **how)
+    if isinstance(outcome, Answer):
+        try:
+            call = _decode_call(body)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return outcome
+        note_answer(call.id, call.method, call.params, outcome, started)
+    return outcome
 
 
 def note_answer(

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,7 +28,7 @@ from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from outrider.protocol.framing import LineDecoder, Overflow
 from outrider.protocol.jsonrpc import Malformed, Notification, RequestId, encode_notification
 from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, id_bytes, reply_bytes
-from outrider.server.spans import note_listen
+from outrider.server.spans import dispatch_traced, note_listen
 from outrider.server.subscriptions import Listener, closing_result
 from outrider.tracing import is_used
 
@@ -103,7 +104,10 @@ class StdioConnection:
             self._write(message + b"\n")
 
     def _receive(self, line: bytes, due: list[bytes]) -> None:
-        outcome = self._dispatcher.dispatch(line, in_session=self._session is not None)
+        dispatch = self._dispatcher.dispatch
+        if is_used():
+            dispatch = partial(dispatch_traced, dispatch)
+        outcome = dispatch(line, in_session=self._session is not None)
         if type(outcome) is Answer:
             if self._session is not None and line.lstrip()[:1] == b"[":
                 self._receive_batch(line, outcome)
