@@ -27,6 +27,7 @@ __all__ = [
     "RemoteProtocolError",
     "SignInFailed",
     "StoreError",
+    "StreamEnded",
     "TimedOut",
     "TransportError",
     "Unavailable",
@@ -233,6 +234,10 @@ class ConnectionLost(TransportError):
         super().__init__(message, hint=hint)
         self.exit_code = exit_code
         self.stderr_tail = stderr_tail
+
+
+class StreamEnded(ConnectionLost):
+    """An event stream ended in good order, without the answer that it was for."""
 
 
 class TimedOut(TransportError):

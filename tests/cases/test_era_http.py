@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import outrider
-from cases.expectations import OPTIONS, assert_found, look_at, options, steps
+from cases.expectations import OPTIONS, assert_found, look_at, options, steps, tool_names
 from fakes.running import FakeHttp, header
 from fakes.scripts import (
     HANG,
@@ -92,12 +92,67 @@ class TestRefusedProbes:
             respond(204),
             result({"tools": []}),
             result(None),
+            respond(200, text="x", headers={"Content-Encoding": "gzip"}),
         ],
-        ids=["json", "sse", "html", "foreign", "batch", "empty", "202", "204", "other-result", "null-result"],
+        ids=[
+            "json",
+            "sse",
+            "html",
+            "foreign",
+            "batch",
+            "empty",
+            "202",
+            "204",
+            "other-result",
+            "null-result",
+            "not-gzip",
+        ],
     )
     async def test_2xx_without_a_discover_result(self, fake_http: FakeHttp, answer: Action) -> None:
         """Case 7: the body decides, not the status; anything but a DiscoverResult or a modern error is legacy."""
         await assert_handshake_follows(fake_http, answer)
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            error(-32601, "Method not found", status=500),
+            error(-32602, "bad", status=500),
+            respond(501, text="Not Implemented"),
+        ],
+        ids=["500-method-not-found", "500-invalid-params", "501"],
+    )
+    async def test_a_5xx_about_the_request(self, fake_http: FakeHttp, answer: Action) -> None:
+        """Case 7: an error about the request is none of the moment, whatever status carries it; no waiting heals it."""
+        await assert_handshake_follows(fake_http, answer)
+
+    async def test_a_stream_that_always_ends_without_an_answer(self, fake_http: FakeHttp) -> None:
+        """Case 7, case 106: once may be a bad moment, twice is a 2xx without a usable body."""
+        fake = fake_http(Script(on("server/discover", STREAM), *legacy()))
+        assert_found(await look_at(fake.url), "legacy")
+        assert fake.methods()[:3] == ["server/discover", "server/discover", "initialize"]
+
+    async def test_a_server_that_breaks_at_what_it_does_not_know(
+        self, fake_http: FakeHttp, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Case 19: when all tries are used up, the handshake is tried once, and nothing is stored."""
+        monkeypatch.setattr("outrider.client.opening._RETRY_DELAYS_S", (0.01, 0.01))
+        fake = fake_http(Script(on("server/discover", respond(500, text="oops")), *legacy()))
+        async with outrider.connect(fake.url, options=OPTIONS) as client:
+            assert client.era is Era.LEGACY
+            assert not client.trail.storable
+        assert fake.methods().count("initialize") == 1
+
+    async def test_a_server_that_breaks_at_everything(
+        self, fake_http: FakeHttp, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Case 19: the outage is what is reported."""
+        monkeypatch.setattr("outrider.client.opening._RETRY_DELAYS_S", (0.01, 0.01))
+        fake = fake_http(Script(on("initialize", respond(404, text="gone")), on(None, respond(500, text="oops"))))
+        report = await look_at(fake.url)
+        assert report.failure is not None
+        assert "answered 500: oops" in report.failure.message
+        assert "gone" in report.failure.hint
+        assert report.era is None
 
     async def test_only_legacy_versions_refused_politely(self, fake_http: FakeHttp) -> None:
         """Case 83: -32022 that lists legacy versions only is followed to the best of them."""
@@ -161,6 +216,50 @@ class TestAuthentication:
         fake = fake_http(Script(on(None, refused, headers={"Origin": ".*"}), *modern()))
         assert_found(await look_at(fake.url), "modern")
         assert {record["http"] for record in fake.received()} == {"POST"}
+
+
+class TestWhatIsSaid:
+    @pytest.mark.parametrize(
+        ("answer", "said", "hint"),
+        [
+            (respond(200, text="<!doctype html><html><head><title>My &amp; App</title>"), "a web page: My & App", "often end in /mcp"),
+            (respond(404, text="<html><body><h1>Not Found</h1><p>nginx"), "a web page: Not Found", "often end in /mcp"),
+            (respond(407), "answered 407", "the proxy wants a user and a password"),
+            (respond(403, text="<html><title>Just a moment...</title>"), "a web page: Just a moment...", "a firewall or an allow-list"),
+            (respond(401, headers={"WWW-Authenticate": 'Basic realm="x"'}), "answered 401", "USER:PASSWORD@HOST"),
+            (respond(429, headers={"Retry-After": "3600"}), "answered 429", "try again in 3600 s"),
+            (respond(429, headers={"Retry-After": "Wed, 21 Oct 2099 07:28:00 GMT"}), "answered 429", "try again in 3600 s"),
+            (respond(302, headers={"Location": "/login"}), "redirects with 302", "if one signs in there"),
+            (respond(308), "does not say where", ""),
+        ],
+        ids=["page", "no-page", "proxy", "firewall", "basic", "seconds", "date", "login", "nowhere"],
+    )  # fmt: skip
+    async def test_what_came_and_what_to_do(self, fake_http: FakeHttp, answer: Action, said: str, hint: str) -> None:
+        """Case 6, case 17, case 19, case 89: a page is quoted by its title, and the hint is about the status."""
+        report = await look_at(fake_http(Script(on(None, answer))).url, start_timeout_s=5.0)
+        assert report.failure is not None
+        assert said in report.failure.message
+        assert hint in report.failure.hint
+        assert "<" not in report.failure.message
+
+    @pytest.mark.parametrize("status", [401, 403])
+    async def test_a_server_that_shows_itself_and_not_its_lists(self, fake_http: FakeHttp, status: int) -> None:
+        """Case 14: "connected, 0 tools" would hide that somebody must sign in."""
+        fake = fake_http(Script(on("tools/list", respond(status, headers={"WWW-Authenticate": "Bearer"})), *modern()))
+        report = await look_at(fake.url)
+        assert report.failure is not None
+        assert (report.failure.kind, report.era) == ("auth", Era.MODERN)
+        assert "outrider login" in report.failure.hint
+
+    @pytest.mark.parametrize("status", [400, 404, 405, 500])
+    async def test_a_server_that_refuses_the_notification_and_serves_all_the_same(
+        self, fake_http: FakeHttp, status: int
+    ) -> None:
+        """Case 12: the next request tells whether the handshake is done."""
+        fake = fake_http(Script(on("notifications/initialized", respond(status)), *legacy()))
+        report = await look_at(fake.url)
+        assert_found(report, "legacy")
+        assert any("notifications/initialized was refused" in warning for warning in report.warnings)
 
 
 class TestAcceptance:
@@ -344,6 +443,16 @@ class TestSilence:
 
 
 class TestStaleVerdicts:
+    async def test_a_server_that_contradicts_its_own_description(self, fake_http: FakeHttp) -> None:
+        """Case 10: it describes itself as modern, refuses every modern request, and names legacy versions; its last word counts."""
+        refusal = error(
+            -32022, "no", data={"supported": ["2025-11-25", "2025-06-18"], "requested": "2026-07-28"}, status=400
+        )
+        modern_only = on("tools/list", refusal, headers={"MCP-Protocol-Version": "2026-07-28"})
+        fake = fake_http(Script(modern_only, on("server/discover", result(discover_result())), *legacy()))
+        report = await look_at(fake.url)
+        assert tool_names(report) == ["add", "echo"]
+
     async def test_legacy_was_remembered_and_the_server_is_modern_now(self, fake_http: FakeHttp) -> None:
         """Case 39: the handshake is refused, so the probe is made after all."""
         fake = fake_http(Script(*modern()))

@@ -171,6 +171,50 @@ class TestNoise:
         rules = [Rule(method=rule.method, do=[raw("loading... {50%} "), *rule.do]) for rule in legacy()]
         assert_found(await look_at(fake_stdio(Script(*rules)).command), "legacy")
 
+    @pytest.mark.parametrize(
+        ("before", "behind"),
+        [("\x1b[32m", "\x1b[0m\n"), ("", " done\n"), ('{"jsonrpc":"2.0","method":"notifications/x"}', "\n"), ("", "")],
+        ids=["colour", "behind", "glued", "no-line-end"],
+    )
+    async def test_whatever_stands_around_a_message(self, fake_stdio: FakeStdio, before: str, behind: str) -> None:
+        """Case 20: colour codes end behind it; another message stands on its line; its line ends with the next one."""
+        fake = fake_stdio(Script(on("server/discover", raw(before + DISCOVERED + behind)), *modern()))
+        assert_found(await look_at(fake.command, probe_timeout_s=20.0 if behind else 0.3), "modern")
+
+    async def test_a_message_that_a_log_entry_quotes_was_not_said(self, fake_stdio: FakeStdio) -> None:
+        """Case 20: a line that is JSON is not searched."""
+        quote = send({"level": "debug", "sent": {"jsonrpc": "2.0", "id": 1, "result": {}}})
+        fake = fake_stdio(Script(on("server/discover", quote, result(discover_result())), *modern()))
+        assert_found(await look_at(fake.command), "modern")
+
+    async def test_a_program_that_sends_back_what_it_is_sent(self) -> None:
+        """Case 146: our own requests are not the server's, and are not answered; the report says what it is."""
+        report = await look_at(["cat"], probe_timeout_s=0.2, start_timeout_s=1.5)
+        assert report.failure is not None
+        assert report.failure.kind == "timeout"
+        assert "it sends back what it is sent" in report.failure.message
+
+    @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+    async def test_batches_are_read_in_the_one_revision_that_has_them(
+        self, fake_stdio: FakeStdio, version: str
+    ) -> None:
+        """Spec 2025-03-26 basic#batching (MUST support receiving)."""
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}
+        batch = send([note, {"jsonrpc": "2.0", "id": "$id", "result": {"tools": [tool("in_batch")]}}])
+        fake = fake_stdio(Script(on("tools/list", batch), *legacy(version=version)))
+        report = await look_at(fake.command, list_timeout_s=5.0 if version == "2025-03-26" else 0.3)
+        assert [t.name for t in report.tools or ()] == (["in_batch"] if version == "2025-03-26" else [])
+
+    async def test_batches_over_http(self, fake_http: FakeHttp) -> None:
+        """Spec 2025-03-26 basic/transports#sending-messages-to-the-server."""
+        batch = respond(
+            200, text='[{"jsonrpc":"2.0","id":3,"result":{"tools":[]}}]', headers={"Content-Type": "application/json"}
+        )
+        fake = fake_http(Script(on("tools/list", batch), *legacy(version="2025-03-26")))
+        report = await look_at(fake.url)
+        assert report.failure is None
+        assert not any("tools/list" in warning for warning in report.warnings)
+
     @pytest.mark.parametrize("era", ["modern", "legacy"])
     async def test_messages_before_the_answer_are_not_the_answer(self, fake_stdio: FakeStdio, era: str) -> None:
         """Case 146: dispatch by id; what a server says or asks of its own accord is not what was waited for."""

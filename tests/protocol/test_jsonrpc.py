@@ -20,6 +20,7 @@ from outrider.protocol.jsonrpc import (
     ResultReply,
     broken_reply_id,
     decode_message,
+    decode_messages,
     decode_value,
     encode_error,
     encode_notification,
@@ -27,6 +28,7 @@ from outrider.protocol.jsonrpc import (
     encode_result,
     guess_id,
     is_request_id,
+    messages_within,
     same_id,
 )
 
@@ -315,3 +317,62 @@ class TestEncoding:
         }
         assert json.loads(encode_notification("m")) == {"jsonrpc": "2.0", "method": "m"}
         assert json.loads(encode_error(0, 1, "m")) == {"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "m"}}
+
+
+REPLY = '{"jsonrpc": "2.0", "id": 1, "result": {"a": "x{y"}}'
+NOTICE = '{ "method": "notifications/x", "jsonrpc": "2.0" }'
+
+
+class TestMessagesWithin:
+    @pytest.mark.parametrize(
+        ("line", "kinds", "noise"),
+        [
+            (f"loading...{REPLY}", [ResultReply], "loading..."),
+            (f"{REPLY} done", [ResultReply], "done"),
+            (f"\x1b[32m{REPLY}\x1b[0m", [ResultReply], "\x1b[32m\x1b[0m"),
+            (f"{NOTICE}{REPLY}", [Notification, ResultReply], ""),
+            (f'{{"a": 1}} {{50%}} {NOTICE} | {REPLY}|', [Notification, ResultReply], '{"a": 1} {50%} | |'),
+            (f'{{"id": 1, {REPLY}', [ResultReply], '{"id": 1, '),
+            ("Server started", [], "Server started"),
+            ('{"id": ' * 40 + REPLY, [], '{"id": ' * 40 + REPLY),
+            ("", [], ""),
+        ],
+    )  # fmt: skip
+    def test_prints_and_glue_around_messages(self, line: str, kinds: list[type], noise: str) -> None:
+        """Case 20: before, behind and between; what is not found costs a bounded effort."""
+        found, rest = messages_within(line.encode())
+        assert [type(message) for message in found] == kinds
+        assert rest.decode() == noise
+
+    @given(st.binary(max_size=60), st.lists(st.sampled_from([REPLY, NOTICE]), max_size=3))
+    def test_any_bytes_may_stand_between(self, junk: bytes, messages: list[str]) -> None:
+        """Case 20: nothing raises, and nothing of the line is both a message and noise."""
+        line = junk.join(message.encode() for message in messages)
+        found, rest = messages_within(line)
+        assert len(found) <= len(messages)
+        assert len(rest) <= len(line)
+
+    def test_a_batch_is_read_where_there_are_batches(self) -> None:
+        """Spec 2025-03-26 basic#batching (MUST support receiving); elsewhere it is no message."""
+        batch = f"[{NOTICE}, {REPLY}]".encode()
+        assert [type(message) for message in decode_messages(batch, batches=True)] == [Notification, ResultReply]
+        assert [type(message) for message in decode_messages(batch, batches=False)] == [Malformed]
+        for nothing in (b"[]", b"[1, 2]", b'["a"]', b"{}", b"["):
+            assert [type(message) for message in decode_messages(nothing, batches=True)] == [Malformed]
+        assert [type(message) for message in decode_messages(REPLY.encode(), batches=True)] == [ResultReply]
+
+
+class TestWordsThatAreNoJson:
+    @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+    def test_they_are_null_in_a_reply(self, word: str) -> None:
+        """Ours: several languages write them; one default of one tool would else cost the whole list."""
+        reply = read(
+            f'{{"jsonrpc": "2.0", "id": 1, "result": {{"a": {word}, "b": "say {word}, \\"{word}", "c": [1, {word}]}}}}'
+        )
+        assert members(reply)["result"] == {"a": None, "b": f'say {word}, "{word}', "c": [1, None]}
+
+    def test_they_are_refused_in_a_request(self) -> None:
+        """Spec JSON-RPC 4.2: the server owes a parse error."""
+        message = read('{"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"a": NaN}}')
+        assert isinstance(message, Malformed)
+        assert message.code == PARSE_ERROR

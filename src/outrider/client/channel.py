@@ -88,10 +88,12 @@ class Channel(Protocol):
         stdio: whether it is a pipe to a process of ours.
         on_incoming: called for every request and notification of the peer's, in order of arrival; must not block or raise.
         warnings: what the transport had to overlook, for reports.
+        batches: whether several messages may come as one JSON array.
     """
 
     transport: str
     stdio: bool
+    batches: bool
     on_incoming: Callable[[Incoming], None]
     warnings: list[str]
 

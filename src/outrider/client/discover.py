@@ -141,18 +141,26 @@ def _describe(report: DiscoveryReport, server: ServerDescription, era: Era, vers
 
 
 async def _read_lists(report: DiscoveryReport, client: Client, *, refresh: bool) -> None:
+    """Read what the capabilities declare.
+
+    Raises:
+        AuthRequired: whoever may look at the server may look at none of its lists without signing in.
+    """
+    denials: list[AuthRequired] = []
+    asked = 0
+
     async def tools() -> None:
-        report.tools = await _read_list(report, TOOLS, client.list_tools(refresh=refresh))
+        report.tools = await _read_list(report, TOOLS, client.list_tools(refresh=refresh), denials)
 
     async def prompts() -> None:
-        report.prompts = await _read_list(report, PROMPTS, client.list_prompts(refresh=refresh))
+        report.prompts = await _read_list(report, PROMPTS, client.list_prompts(refresh=refresh), denials)
 
     async def resources() -> None:
-        report.resources = await _read_list(report, RESOURCES, client.list_resources(refresh=refresh))
+        report.resources = await _read_list(report, RESOURCES, client.list_resources(refresh=refresh), denials)
 
     async def resource_templates() -> None:
         report.resource_templates = await _read_list(
-            report, RESOURCE_TEMPLATES, client.list_resource_templates(refresh=refresh)
+            report, RESOURCE_TEMPLATES, client.list_resource_templates(refresh=refresh), denials
         )
 
     wanted = {"tools": (tools,), "prompts": (prompts,), "resources": (resources, resource_templates)}
@@ -161,10 +169,15 @@ async def _read_lists(report: DiscoveryReport, client: Client, *, refresh: bool)
             if capability in report.capabilities:
                 for reader in readers:
                     group.create_task(reader())
+                    asked += 1
+    if denials and len(denials) == asked:
+        raise denials[0]
 
 
-async def _read_list(report: DiscoveryReport, kind: ListKind, reading: Awaitable[Listing[Any]]) -> Listing[Any]:
-    """One list; its failure costs this list and a warning."""
+async def _read_list(
+    report: DiscoveryReport, kind: ListKind, reading: Awaitable[Listing[Any]], denials: list[AuthRequired]
+) -> Listing[Any]:
+    """One list; its failure costs this list and a warning, and is among the `denials` if a credential is wanted."""
     try:
         listing = await reading
     except PeerError as error:
@@ -173,7 +186,9 @@ async def _read_list(report: DiscoveryReport, kind: ListKind, reading: Awaitable
         )
         return Listing((), False, (), (), ())
     except OutriderError as error:
-        report.warnings.append(f"{kind.method} failed: {error}")
+        report.warnings.append(f"{kind.method} failed: {error}" + (f"; {error.hint}" if error.hint else ""))
+        if isinstance(error, AuthRequired):
+            denials.append(error)
         return Listing((), False, (), (), ())
     report.warnings.extend(listing.warnings)
     for entry in listing.quarantined:

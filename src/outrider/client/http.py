@@ -15,7 +15,7 @@ import os
 import socket
 import urllib.request
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -23,8 +23,8 @@ import aiohttp.abc
 from aiohttp.abc import ResolveResult
 
 from outrider.client.auth.authorizer import Challenge, token_mark
-from outrider.client.auth.steps import parse_bearer
 from outrider.client.channel import Incoming, Outgoing, Reply, call_back
+from outrider.client.refusals import EXCERPT_BYTES, TRANSIENT_STATUSES, denied, quoted, rejected, unavailable
 from outrider.client.target import ClientOptions, HttpTarget
 from outrider.errors import (
     AuthRequired,
@@ -33,19 +33,21 @@ from outrider.errors import (
     HttpRejected,
     LimitExceeded,
     RemoteProtocolError,
+    StreamEnded,
     TransportError,
-    Unavailable,
 )
 from outrider.protocol.framing import EventDecoder, Overflow, ServerSentEvent
 from outrider.protocol.jsonrpc import (
     ErrorReply,
     Malformed,
+    Message,
     Notification,
     Request,
     RequestId,
     ResultReply,
     broken_reply_id,
     decode_message,
+    decode_messages,
     same_id,
 )
 from outrider.redaction import secrets_of, show_url
@@ -53,10 +55,8 @@ from outrider.redaction import secrets_of, show_url
 __all__ = ["HttpChannel", "HttpConnection", "LocalhostResolver", "challenge_of", "proxy_for"]
 
 _ACCEPT: Final = "application/json, text/event-stream"
-_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})
 _MAX_REDIRECTS: Final = 3
 _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=30.0, sock_read=None)
-_EXCERPT_BYTES: Final = 4_096
 _DEFAULT_RETRY_S: Final = 1.0
 _MAX_RETRY_S: Final = 30.0
 _MAX_RESUMES: Final = 10
@@ -172,6 +172,8 @@ class HttpConnection:
 
     def _followable(self, response: aiohttp.ClientResponse, url: str) -> str:
         status = response.status
+        if not response.headers.get("Location", "").strip():
+            raise HttpRejected(f"{self.target.label} redirects with {status} and does not say where", status=status)
         try:
             location = urljoin(url, response.headers.get("Location", ""))
             shown, old, new = show_url(location), urlsplit(url), urlsplit(location)
@@ -184,7 +186,9 @@ class HttpConnection:
                 f"{self.target.label} redirects with {status}, which would turn the POST into a GET",
                 status=status,
                 location=shown,
-                hint=f"use the URL {shown}",
+                hint=f"use the URL {shown}"
+                if status == 301 or old.path.strip("/") == new.path.strip("/")
+                else f"if {shown} is the MCP endpoint, use that URL; if one signs in there, the server wants a credential",
             )
         if (old.scheme, old.netloc) != (new.scheme, new.netloc):
             raise HttpRejected(
@@ -240,16 +244,20 @@ class HttpConnection:
                 chunks.append(chunk)
             return b"".join(chunks)
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, aiohttp.ClientPayloadError) and "content-encoding" in str(error).lower():
+                raise rejected(
+                    self.target.label, response.status, "a body that cannot be decompressed", b"", self.target.redact
+                ) from error
             raise ConnectionLost(f"{self.target.label} broke off in the middle of an answer") from error
 
     async def excerpt(self, response: aiohttp.ClientResponse) -> str:
         """The start of a body that is of no use but for people, redacted."""
         try:
-            data = await response.content.read(_EXCERPT_BYTES)
+            data = await response.content.read(EXCERPT_BYTES)
         except (aiohttp.ClientError, OSError):
             data = b""
         response.close()
-        return self.target.redact(" ".join(data.decode(errors="replace").split()))
+        return quoted(data, self.target.redact)
 
     async def next_events(
         self, response: aiohttp.ClientResponse, decoder: EventDecoder
@@ -296,6 +304,7 @@ class HttpChannel:
 
     transport = "streamable-http"
     stdio = False
+    batches = False
 
     def __init__(self, target: HttpTarget, options: ClientOptions) -> None:
         self.connection = HttpConnection(target, options)
@@ -327,20 +336,21 @@ class HttpChannel:
         status = response.status
         data = await self.connection.read_body(response, self.connection.options.max_message_bytes)
         self.connection.trace("<", data)
-        message = decode_message(data) if data else Malformed(0, "an empty body")
+        messages: list[Message] = (
+            decode_messages(data, batches=self.batches) if data else [Malformed(0, "an empty body")]
+        )
+        message = _reply_among(messages, request_id)
+        for other in messages:
+            if isinstance(other, Request | Notification):
+                self.on_incoming(other)
         # One exchange carries one reply: an error's id tells nothing new, and many servers get it wrong.
         usable = isinstance(message, ErrorReply) or (isinstance(message, ResultReply) and status < 300)
         if status in (401, 403):
             raise self._denied(response, data)
         if usable and isinstance(message, ErrorReply) and not _is_outage(status, message):
             return Reply(message, status, response.headers)
-        if status in _TRANSIENT_STATUSES or status >= 500:
-            raise Unavailable(
-                f"{self._target.label} answered {status}{self._quote(data)}",
-                status=status,
-                retry_after_s=_retry_after(response.headers),
-                hint="try again later",
-            )
+        if status in TRANSIENT_STATUSES or (status >= 500 and status != 501):
+            raise unavailable(self._target.label, status, response.headers, data, self._target.redact)
         if usable and isinstance(message, ResultReply):
             if not same_id(request_id, message.id):
                 unknown = self._target.redact(repr(message.id))[:40]
@@ -350,12 +360,8 @@ class HttpChannel:
                     rule="2026-07-28 basic/index#responses (MUST)",
                 )
             return Reply(message, status, response.headers)
-        reason = message.reason if isinstance(message, Malformed) else "not a reply"
-        raise HttpRejected(
-            f"{self._target.label} answered {status} with {reason if not data else 'no JSON-RPC reply'}{self._quote(data)}",
-            status=status,
-            excerpt=self._target.redact(data[:_EXCERPT_BYTES].decode(errors="replace")),
-        )
+        reason = "no JSON-RPC reply" if data else "an empty body"
+        raise rejected(self._target.label, status, reason, data, self._target.redact)
 
     async def _read_stream(
         self, response: aiohttp.ClientResponse, request_id: RequestId, headers: Mapping[str, str]
@@ -378,9 +384,7 @@ class HttpChannel:
                 response.close()
             last_event_id, retry_s = decoder.last_event_id or last_event_id, _retry_s(decoder, retry_s)
             if not self.resumable or not last_event_id or resumes >= _MAX_RESUMES:
-                raise broken or ConnectionLost(
-                    f"{self._target.label} ended the stream before it answered{self._strays}"
-                )
+                raise broken or StreamEnded(f"{self._target.label} ended the stream before it answered{self._strays}")
             resumes += 1
             await asyncio.sleep(retry_s)
             response = await self.connection.open(
@@ -395,7 +399,10 @@ class HttpChannel:
     def _take(self, data: bytes, request_id: RequestId | None) -> ResultReply | ErrorReply | None:
         """Read one event's data: the reply that was waited for, or None after dispatching anything else."""
         self.connection.trace("<", data)
-        message = decode_message(data)
+        replies = [self._take_one(data, message, request_id) for message in decode_messages(data, batches=self.batches)]
+        return next((reply for reply in replies if reply is not None), None)
+
+    def _take_one(self, data: bytes, message: Message, request_id: RequestId | None) -> ResultReply | ErrorReply | None:
         if isinstance(message, ResultReply | ErrorReply):
             if request_id is not None and (
                 same_id(request_id, message.id) or (isinstance(message, ErrorReply) and message.id is None)
@@ -486,30 +493,18 @@ class HttpChannel:
             pass
 
     def _denied(self, response: aiohttp.ClientResponse, data: bytes) -> AuthRequired:
-        sent, asked = self.credential_sent, challenge_of(response)
-        wanted = parse_bearer(asked.header)
-        hint = "the credential that was sent is not accepted"
-        if not sent:
-            hint = "sign in with `outrider login`, or give a credential, for example with --header 'Authorization: Bearer …'"
-        elif wanted.error == "insufficient_scope" and wanted.scopes and self.connection.signs_in:
-            scopes = " ".join(f"--scope {scope}" for scope in wanted.scopes)
-            hint = f"more must be allowed than was; sign in again with: outrider login {self._target.label} {scopes}"[
-                :500
-            ]
-        message = decode_message(data) if data else None
-        return AuthRequired(
-            f"{self._target.label} answered {response.status}{self._quote(data)}",
-            status=response.status,
-            challenge=self._target.redact(asked.header),
-            credential_sent=sent,
+        asked, message = challenge_of(response), decode_message(data) if data else None
+        return denied(
+            self._target.label,
+            response.status,
+            data,
+            self._target.redact,
+            challenge=asked.header,
             refused=asked.refused,
+            credential_sent=self.credential_sent,
+            signs_in=self.connection.signs_in,
             code=message.code if isinstance(message, ErrorReply) else None,
-            hint=self._target.redact(hint),
         )
-
-    def _quote(self, data: bytes) -> str:
-        text = " ".join(self._target.redact(data[:_EXCERPT_BYTES].decode(errors="replace")).split())
-        return f": {text[:200]}" if text else ""
 
 
 def challenge_of(response: aiohttp.ClientResponse) -> Challenge:
@@ -548,9 +543,16 @@ class LocalhostResolver(aiohttp.abc.AbstractResolver):
         await self._system.close()
 
 
+def _reply_among(messages: list[Message], request_id: RequestId) -> Message:
+    """The reply to a request among the messages of one body; else any reply, else what is there."""
+    replies = [message for message in messages if isinstance(message, ResultReply | ErrorReply)]
+    own = (reply for reply in replies if same_id(request_id, reply.id))
+    return next(own, replies[0] if replies else messages[0])
+
+
 def _is_outage(status: int, message: ErrorReply) -> bool:
     """Whether an error body only dresses up an outage: a modern server's own 500 says so with a JSON-RPC internal error."""
-    return status in _TRANSIENT_STATUSES or status in (502, 503, 504)
+    return status in TRANSIENT_STATUSES or status in (502, 503, 504)
 
 
 def _without_body_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -563,11 +565,6 @@ def _without_body_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _retry_s(decoder: EventDecoder, default_s: float) -> float:
     return default_s if decoder.retry_ms is None else min(decoder.retry_ms / 1000, _MAX_RETRY_S)
-
-
-def _retry_after(headers: Mapping[str, Any]) -> float | None:
-    value = headers.get("Retry-After", "")
-    return min(float(value), 3_600.0) if value.isdecimal() and len(value) < 10 else None
 
 
 def proxy_for(url: str) -> str | None:

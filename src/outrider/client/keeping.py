@@ -20,8 +20,16 @@ from outrider.client.remembering import Remembering, peer_of
 from outrider.client.session import Change, Session
 from outrider.client.spans import request_span
 from outrider.client.target import ClientOptions, HttpTarget, Target
-from outrider.errors import AuthRequired, ConnectionLost, LocalProtocolError, Offline, SignInFailed
-from outrider.protocol.versions import Era
+from outrider.errors import (
+    AuthRequired,
+    ConnectionLost,
+    LocalProtocolError,
+    Offline,
+    OutriderError,
+    SignInFailed,
+    UnsupportedVersion,
+)
+from outrider.protocol.versions import Era, pick_version
 
 __all__ = ["MAX_SIGN_INS", "AnotherIdentity", "KeptSession"]
 
@@ -34,6 +42,17 @@ Spec: 2026-07-28 basic/authorization#step-up-authorization-flow (SHOULD limit)
 """
 _MAX_RESTARTS: Final = 3
 _RESTART_WINDOW_S: Final = 60.0
+
+
+def _named_era(error: OutriderError) -> Era | None:
+    """The era to begin with after a version was refused: legacy if the server names no other, else None."""
+    if (
+        not isinstance(error, UnsupportedVersion)
+        or not error.supported
+        or pick_version(error.supported, era=Era.MODERN)
+    ):
+        return None
+    return Era.LEGACY if pick_version(error.supported, era=Era.LEGACY) else None
 
 
 class AnotherIdentity(AuthRequired):
@@ -170,14 +189,16 @@ class KeptSession:
                 await lost.close()
         return await self.opened()
 
-    async def reconsidered(self, doubted: Session) -> Session | None:
+    async def reconsidered(self, doubted: Session, error: OutriderError) -> Session | None:
         """Ask the server once more which era it speaks; the new session if that has changed, else None.
+
+        A server that refuses the version of its own description and names legacy ones only is taken at its last word.
 
         Spec: 2026-07-28 basic/versioning#backward-compatibility-with-initialization-based-versions (re-probe when the assumption fails)
         """
         async with self._opening:
             if self.current is doubted:
-                self.current, self._era = None, None
+                self.current, self._era = None, _named_era(error)
                 if self.remembering is not None:
                     await self.remembering.forget_era()
                 await doubted.close()

@@ -115,12 +115,17 @@ class LegacySession:
         self.version, self.description = version, description
         self.session_id = reply.headers.get(SESSION_ID, "") if not self.channel.stdio else ""
         rules = LEGACY_RULES[version]
+        self.channel.batches = rules.batches
         self._headers = {PROTOCOL_VERSION: version} if rules.version_header else {}
         if self.session_id:
             self._headers[SESSION_ID] = self.session_id
         if isinstance(self.channel, SessionChannel):
             self.channel.resumable = rules.polling
-        await self.channel.send(encode_notification(INITIALIZED), self._headers)
+        try:
+            await self.channel.send(encode_notification(INITIALIZED), self._headers)
+        except HttpRejected as error:
+            # Some refuse what they have no answer for, and serve all the same. One that does not says so to the next request.
+            self.channel.warnings.append(f"{INITIALIZED} was refused: {error}")
         # The server's own messages need a stream to come on: its announcements, and what it may ask of us.
         if isinstance(self.channel, SessionChannel) and (
             self._announces_changes() or self._options.inputs.capabilities()

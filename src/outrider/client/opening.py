@@ -23,7 +23,11 @@ from outrider.client.spans import request_span, with_trace
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
 from outrider.errors import (
     HEADER_MISMATCH,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
     MODERN_CODES,
+    PARSE_ERROR,
     AuthRequired,
     ConnectFailed,
     ConnectionLost,
@@ -33,6 +37,7 @@ from outrider.errors import (
     OutriderError,
     PeerError,
     RemoteProtocolError,
+    StreamEnded,
     TimedOut,
     TransportError,
     Unavailable,
@@ -52,6 +57,8 @@ __all__ = ["Attempt", "Trail", "open_session"]
 _DISCOVER: Final = "server/discover"
 _FALLBACK_STATUSES: Final = frozenset({400, 404, 405})
 _RETRY_DELAYS_S: Final = (0.25, 0.5, 1.0, 2.0)
+_REFUSALS: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
+"""Errors about the request, which no waiting heals."""
 _CONNECT_RETRIES: Final = 2
 """A refused connection is retried less often than a busy server: it seldom heals, and somebody is waiting."""
 _MAX_QUIET_WINDOWS: Final = 3
@@ -150,6 +157,7 @@ class _Driver:
         self._causes: list[OutriderError] = []
         self._legacy: LegacySession | None = None
         self._strays = ""
+        self._outage: OutriderError | None = None
 
     # -- the course of things ------------------------------------------------------------------------------------------------------
 
@@ -170,7 +178,9 @@ class _Driver:
                     await self._respawn()
                     decision = await self._initialize(decision)
                 case Step.RETRY:
-                    await self._pause_before_retry(decision)
+                    if (last_resort := await self._pause_before_retry(decision)) is not None:
+                        decision = last_resort
+                        continue
                     decision, self._probes, self._handshakes = first, 0, 0
                 case Step.USE:
                     return await self._use(decision)
@@ -245,10 +255,16 @@ class _Driver:
         self._late = None
         self._handshakes = 0
 
-    async def _pause_before_retry(self, decision: Decision) -> None:
+    async def _pause_before_retry(self, decision: Decision) -> Decision | None:
+        """Wait before the next try; once there is none left, what else to try, or None for nothing else."""
         seen = self._require_seen()
         limit = _CONNECT_RETRIES if isinstance(seen.failure, ConnectFailed) else len(_RETRY_DELAYS_S)
         if self._retries >= limit:
+            version = pick_version(self._ours, era=Era.LEGACY)
+            if seen.observed.status == 500 and self._handshakes == 0 and version is not None:
+                # A server that breaks at what it does not know looks like this too. Nothing is concluded from it.
+                self._outage, self._probe_answered = seen.failure, True
+                return Decision(era=None, step=Step.INITIALIZE, version=version)
             raise self._failure(decision)
         wait_s = _RETRY_DELAYS_S[self._retries]
         if isinstance(seen.failure, Unavailable) and seen.failure.retry_after_s is not None:
@@ -257,6 +273,7 @@ class _Driver:
             raise self._failure(decision)
         self._retries += 1
         await asyncio.sleep(wait_s)
+        return None
 
     async def _run_sse(self) -> Session:
         from outrider.client.sse import SseChannel
@@ -432,7 +449,8 @@ class _Driver:
             error.status = status
             supported = error.data.get("supported") if isinstance(error.data, dict) else None
             versions = tuple(v for v in supported if isinstance(v, str)) if isinstance(supported, list) else ()
-            is_outage = status is not None and (status >= 500 or status == 429) and message.code not in MODERN_CODES
+            is_outage = status is not None and (status >= 500 or status == 429)
+            is_outage = is_outage and message.code not in MODERN_CODES | _REFUSALS
             kind = Kind.UNAVAILABLE if is_outage else Kind.ERROR
             observed = replace(base, kind=kind, code=message.code, versions=versions, status=status)
             via = f" with HTTP {status}" if status not in (None, 200) else ""
@@ -462,6 +480,9 @@ class _Driver:
                 return replace(base, kind=Kind.UNAVAILABLE, status=error.status)
             case ConnectionLost() if self._is_stdio:
                 return replace(base, kind=Kind.ENDED)
+            case StreamEnded() if self._retries:
+                # Once may be a bad moment. Twice, it is all that this server answers.
+                return replace(base, kind=Kind.REJECTED, status=200)
             case LimitExceeded() | RemoteProtocolError():
                 return replace(base, kind=Kind.REJECTED, status=200)
             case TransportError():
@@ -484,6 +505,9 @@ class _Driver:
         """The first real cause, with what the user can do about it."""
         seen = self._require_seen()
         observed, last = seen.observed, seen.failure
+        if self._outage is not None and last is not None:
+            self._outage.hint = f"{self._outage.hint}; the legacy handshake was tried too: {last}".lstrip("; ")
+            return self._outage
         if observed.kind is Kind.DESCRIBED or (decision.era is Era.LEGACY and last is None):
             return NoCommonVersion(self._ours, observed.versions)
         if isinstance(last, PeerError) and observed.versions and decision.era is Era.MODERN:

@@ -16,7 +16,7 @@ from typing import Final
 from outrider.client.channel import Correlator, Incoming, Outgoing, Reply, call_back
 from outrider.client.stdio import StdioProcess
 from outrider.client.target import ClientOptions, StdioTarget
-from outrider.errors import ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
+from outrider.errors import PARSE_ERROR, ConnectionLost, LimitExceeded, RemoteProtocolError, TransportError
 from outrider.protocol.framing import Overflow
 from outrider.protocol.jsonrpc import (
     ErrorReply,
@@ -26,10 +26,12 @@ from outrider.protocol.jsonrpc import (
     Request,
     ResultReply,
     broken_reply_id,
-    decode_message,
+    decode_messages,
     encode_notification,
     guess_id,
+    messages_within,
 )
+from outrider.protocol.legacy import is_echo
 
 __all__ = ["Pipe"]
 
@@ -47,12 +49,14 @@ class Pipe:
     transport = "stdio"
     stdio = True
     credential_sent = False
+    batches = False
 
     def __init__(self, target: StdioTarget, options: ClientOptions, process: StdioProcess) -> None:
         self.on_incoming: Callable[[Incoming], None] = lambda _: None
         self.warnings: list[str] = []
         self.noise: list[str] = []
         self._noisy_lines = 0
+        self._echoes = False
         self._target = target
         self._options = options
         self._process = process
@@ -118,7 +122,7 @@ class Pipe:
 
     def strays(self) -> str:
         """See `Channel.strays`."""
-        return self._replies.strays()
+        return self._replies.strays() + ("; it sends back what it is sent" if self._echoes else "")
 
     def quiet_since(self) -> float:
         """When the process last wrote anything, stderr included, on the monotonic clock."""
@@ -149,29 +153,28 @@ class Pipe:
                     self.warnings.append(str(too_long))
                 continue
             self._trace("<", line)
-            message: Message | None = decode_message(line)
-            if isinstance(message, Malformed):
-                message = self._message_behind_noise(line, message)
-            if isinstance(message, ResultReply | ErrorReply):
-                self._replies.deliver(message)
-            elif isinstance(message, Request | Notification):
-                self.on_incoming(message)
+            messages = decode_messages(line, batches=self.batches)
+            if isinstance(messages[0], Malformed) and len(messages) == 1:
+                messages = self._within(line, messages[0])
+            for one in messages:
+                if isinstance(one, ResultReply | ErrorReply):
+                    self._replies.deliver(one)
+                elif isinstance(one, Request) and is_echo(one.method):
+                    self._echoes = True
+                elif isinstance(one, Request | Notification):
+                    self.on_incoming(one)
         self._replies.fail(await self._ended())
 
-    def _message_behind_noise(self, line: bytes, verdict: Malformed) -> Message | None:
-        """A message that a print without a newline stands in front of, or None after keeping a sample of the noise."""
-        start = line.find(b'{"', 1)
-        if start > 0:
-            message = decode_message(line[start:])
-            if not isinstance(message, Malformed):
-                self._keep_noise(line[:start])
-                return message
-        request_id = broken_reply_id(line, verdict)
-        if request_id is not None and self._replies.reject(request_id, self._unreadable(verdict.reason)):
-            return None
-        if line.strip():
-            self._keep_noise(line)
-        return None
+    def _within(self, line: bytes, verdict: Malformed) -> list[Message]:
+        """The messages in a line that is none itself, after keeping a sample of the rest of it."""
+        found, noise = messages_within(line) if verdict.code == PARSE_ERROR else ([], line)
+        if not found:
+            request_id = broken_reply_id(line, verdict)
+            if request_id is not None and self._replies.reject(request_id, self._unreadable(verdict.reason)):
+                return []
+        if noise.strip():
+            self._keep_noise(noise)
+        return found
 
     def _unreadable(self, reason: str) -> RemoteProtocolError:
         return RemoteProtocolError(

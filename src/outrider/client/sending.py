@@ -72,7 +72,7 @@ async def send(kept: KeptSession, request: Request) -> Raw:
             if kept.remembering is not None and isinstance(error, PeerError):
                 await kept.remembering.doubt(request.method, error.code)
             raise
-        changed = await kept.reconsidered(session)
+        changed = await kept.reconsidered(session, error)
         if changed is None or not request.is_safe:
             raise
         again = changed

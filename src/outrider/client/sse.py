@@ -29,11 +29,12 @@ from outrider.errors import (
 from outrider.protocol.framing import EventDecoder, ServerSentEvent
 from outrider.protocol.jsonrpc import (
     ErrorReply,
+    Message,
     Notification,
     Request,
     ResultReply,
     broken_reply_id,
-    decode_message,
+    decode_messages,
     encode_notification,
 )
 from outrider.redaction import show_url
@@ -46,6 +47,7 @@ class SseChannel:
 
     transport = "http+sse"
     stdio = False
+    batches = False
 
     def __init__(self, target: HttpTarget, connection: HttpConnection) -> None:
         self.on_incoming: Callable[[Incoming], None] = lambda _: None
@@ -167,19 +169,22 @@ class SseChannel:
                     self._adopt_endpoint(event)
                     continue
                 self._connection.trace("<", event.data)
-                message = decode_message(event.data)
-                if isinstance(message, ResultReply | ErrorReply):
-                    self._replies.deliver(message)
-                elif isinstance(message, Request | Notification):
-                    self.on_incoming(message)
-                elif (request_id := broken_reply_id(event.data, message)) is not None:
-                    self._replies.reject(
-                        request_id,
-                        RemoteProtocolError(
-                            f"the answer cannot be read: {message.reason}",
-                            rule="2024-11-05 basic/transports#messages (MUST)",
-                        ),
-                    )
+                for message in decode_messages(event.data, batches=self.batches):
+                    self._take(event.data, message)
+
+    def _take(self, data: bytes, message: Message) -> None:
+        if isinstance(message, ResultReply | ErrorReply):
+            self._replies.deliver(message)
+        elif isinstance(message, Request | Notification):
+            self.on_incoming(message)
+        elif (request_id := broken_reply_id(data, message)) is not None:
+            self._replies.reject(
+                request_id,
+                RemoteProtocolError(
+                    f"the answer cannot be read: {message.reason}",
+                    rule="2024-11-05 basic/transports#messages (MUST)",
+                ),
+            )
 
     def _adopt_endpoint(self, event: ServerSentEvent) -> None:
         if self._endpoint.done():

@@ -27,6 +27,7 @@ __all__ = [
     "ResultReply",
     "broken_reply_id",
     "decode_message",
+    "decode_messages",
     "decode_value",
     "encode_error",
     "encode_notification",
@@ -34,6 +35,7 @@ __all__ = [
     "encode_result",
     "guess_id",
     "is_request_id",
+    "messages_within",
     "same_id",
 ]
 
@@ -48,6 +50,12 @@ _BOM: Final = b"\xef\xbb\xbf"
 _SURROGATES: Final = re.compile(
     rb"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
+# Strings are skipped; what is left of these words is no JSON.
+_CONSTANTS: Final = re.compile(rb'("(?:[^"\\]|\\.)*")|-?\b(?:NaN|Infinity)\b')
+_MESSAGE_START: Final = re.compile(rb'\{\s*"(?:jsonrpc|id|method|params|result|error)"\s*:')
+_TRAILING: Final = re.compile(r"trailing characters \(byte (\d+)\)")
+_MAX_WITHIN: Final = 1_000
+_MAX_MISSES: Final = 16
 _ID_IN_BYTES: Final = re.compile(rb'"id"\s*:\s*(?:([0-9]{1,18})|"([A-Za-z0-9._-]{1,100})")\s*[,}]')
 
 
@@ -104,6 +112,8 @@ class Malformed(Struct, frozen=True, gc=False):
 
 
 Message = Request | Notification | ResultReply | ErrorReply | Malformed
+
+_BATCH: Final = Malformed(INVALID_REQUEST, "a batch")
 
 
 class _Envelope(Struct, gc=False):
@@ -168,14 +178,10 @@ def decode_message(data: bytes | bytearray | memoryview) -> Message:
     try:
         try:
             envelope = _decode_envelope(data)
-        except msgspec.DecodeError:
-            if (repaired := _without_lone_surrogates(data)) == data:
-                raise
-            envelope = _decode_envelope(repaired)
+        except msgspec.DecodeError as error:
+            envelope = _mended(data, error)
     except msgspec.ValidationError:
-        return Malformed(
-            INVALID_REQUEST, "a batch" if data.lstrip()[:1] == b"[" else "a JSON value that is not an object"
-        )
+        return _BATCH if data.lstrip()[:1] == b"[" else Malformed(INVALID_REQUEST, "a JSON value that is not an object")
     except msgspec.DecodeError as error:
         return Malformed(PARSE_ERROR, f"not JSON: {error}")
     except RecursionError:
@@ -214,6 +220,78 @@ def _without_lone_surrogates(data: bytes) -> bytes:
     JSON's grammar allows them and no text can hold them; without this, one such description would cost a whole list.
     """
     return _SURROGATES.sub(lambda match: match[0] if match[1] else rb"\ufffd", data)
+
+
+def _mended(data: bytes, error: msgspec.DecodeError) -> _Envelope:
+    """The envelope of a message whose JSON is wrong in a way that costs one value; `error` if it cannot be had.
+
+    `NaN` and `Infinity`, which several languages write and no JSON knows, are null in a reply: one default of one tool would else cost
+    the list. A request with them is refused, as any other that is not JSON.
+    """
+    mended = _without_lone_surrogates(data)
+    if mended != data:
+        try:
+            return _decode_envelope(mended)
+        except msgspec.DecodeError:
+            pass
+    nulled = _CONSTANTS.sub(lambda match: match[1] or b"null", mended)
+    if nulled == mended:
+        raise error
+    envelope = _decode_envelope(nulled)
+    if envelope.method is not UNSET:
+        raise error
+    return envelope
+
+
+def decode_messages(data: bytes, *, batches: bool) -> list[Message]:
+    """Like `decode_message`; where there are `batches`, the messages of one.
+
+    Spec: 2025-03-26 basic#batching (MUST support receiving); no other revision has them.
+    """
+    message = decode_message(data)
+    if batches and message == _BATCH and (found := messages_within(data)[0]):
+        return found
+    return [message]
+
+
+def messages_within(data: bytes) -> tuple[list[Message], bytes]:
+    """The messages in a line that is none itself, and what else stands in it.
+
+    A print without a newline stands before a message, or behind it, as the colour codes of terminals do; two messages are glued together.
+    A line that is JSON is not to be searched: what a log entry quotes was not said.
+    """
+    found: list[Message] = []
+    noise: list[bytes] = []
+    position = failures = 0
+    while len(found) < _MAX_WITHIN and (start := _MESSAGE_START.search(data, position)):
+        noise.append(data[position : start.start()])
+        end = _object_end(data, start.start())
+        message = decode_message(data[start.start() : end]) if end else None
+        if end and message is not None and not isinstance(message, Malformed):
+            found.append(message)
+            position = end
+            continue
+        # Each miss has read to the end of the line: only a few are worth it.
+        failures += 1
+        if failures > _MAX_MISSES:
+            position = start.start()
+            break
+        noise.append(data[start.start() : start.start() + 1])
+        position = start.start() + 1
+    noise.append(data[position:])
+    return found, b"".join(noise)
+
+
+def _object_end(data: bytes, start: int) -> int:
+    """The offset behind the JSON object that starts at `start`; 0 if there is no whole one."""
+    try:
+        _decode_envelope(memoryview(data)[start:])
+    except msgspec.DecodeError as error:
+        trailing = _TRAILING.search(str(error))
+        return start + int(trailing[1]) - 1 if trailing else 0  # it counts from 1
+    except RecursionError:
+        return 0
+    return len(data)
 
 
 def guess_id(data: bytes) -> RequestId | None:

@@ -9,6 +9,7 @@ Spec: 2025-11-25 basic/lifecycle, basic/transports. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ __all__ = [
     "after_initialize",
     "answer_server_request",
     "initialize_params",
+    "is_echo",
     "is_session_over",
 ]
 
@@ -40,17 +42,19 @@ class LegacyRules(Struct, frozen=True):
         streamable: it has the Streamable HTTP transport; otherwise only HTTP+SSE.
         version_header: after the handshake every request carries `MCP-Protocol-Version`.
         polling: a server may close a response stream early and expect the client back, with `Last-Event-ID`, after `retry`.
+        batches: several messages may come as one JSON array, over any transport.
     """
 
     streamable: bool
     version_header: bool
     polling: bool
+    batches: bool = False
 
 
 LEGACY_RULES: Final = {
     "2025-11-25": LegacyRules(streamable=True, version_header=True, polling=True),
     "2025-06-18": LegacyRules(streamable=True, version_header=True, polling=True),
-    "2025-03-26": LegacyRules(streamable=True, version_header=False, polling=True),
+    "2025-03-26": LegacyRules(streamable=True, version_header=False, polling=True, batches=True),
     "2024-11-05": LegacyRules(streamable=False, version_header=False, polling=False),
 }
 """One row per legacy revision. Spec: the basic/transports page of each."""
@@ -149,6 +153,14 @@ def is_session_over(status: int, message: str, *, had_session: bool) -> bool:
     if not had_session:
         return False
     return status == 404 or (status in _SESSION_STATUSES and "session" in message.lower())
+
+
+_OURS: Final = re.compile(r"initialize|server/discover|(?:tools|prompts|resources|completion|logging|subscriptions)/.*")
+
+
+def is_echo(method: str) -> bool:
+    """Whether a request that came from a server is one that only clients make: then it sends back, or logs, what it receives."""
+    return _OURS.fullmatch(method) is not None
 
 
 def answer_server_request(method: str) -> dict[str, Any] | tuple[int, str]:
