@@ -14,9 +14,11 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from outrider.catalog.formats.adaptation import Adapted, NotStrict, adapt
+from outrider.catalog.formats.account import NotStrict
+from outrider.catalog.formats.adaptation import Adapted, adapt
+from outrider.catalog.formats.clean import Change, CleanSchema, Effect
 from outrider.catalog.formats.naming import Aliases, ToolRef, UnknownTool, shown_name
-from outrider.catalog.formats.reading import Change, CleanSchema, Effect, read_schema
+from outrider.catalog.formats.reading import read_schema
 from outrider.catalog.formats.tokens import TokenCount, count_tokens
 from outrider.catalog.formats.vendors import RULES, Vendor, VendorRules
 from outrider.errors import LimitExceeded

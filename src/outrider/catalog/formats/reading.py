@@ -1,7 +1,8 @@
 """A tool's schema in one clean form, whatever dialect it came in.
 
 Decided here: how old dialects, local references, malformed keywords and `allOf` are brought into a small form of JSON Schema 2020-12
-that means the same, and what was changed on the way. Not here: what a vendor takes (`adaptation`). Pure; nothing is fetched.
+that means the same, and what was changed on the way. Not here: what such a form consists of (`clean`), when two schemas become one
+(`merging`), what a vendor takes (`adaptation`). Pure; nothing is fetched.
 
 The clean form: no booleans in place of schemas but for "nothing more" (`additionalProperties`, `items`, `unevaluated…`); `$ref` only as
 `#/$defs/NAME`; definitions only at the root and only those in use; every keyword well formed; no null for "absent".
@@ -13,86 +14,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from enum import StrEnum
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 
+from outrider.catalog.formats.clean import ANNOTATIONS, Change, CleanSchema, Effect, Node, Path, ordered
+from outrider.catalog.formats.merging import join
 from outrider.protocol.schema import (
     KEYWORDS,
+    REFERENCE_KEYWORDS,
     Dialect,
     Reference,
     ReferenceKind,
     SchemaDocument,
     dialect_of,
-    render_pointer,
 )
 
-__all__ = ["ANNOTATIONS", "Change", "CleanSchema", "Effect", "Path", "Seams", "merge", "read_schema"]
-
-Path: TypeAlias = tuple[str | int, ...]
-Node: TypeAlias = dict[str, Any]
-
-
-class Effect(StrEnum):
-    """What a change does to the meaning."""
-
-    SAME = "same"
-    """Other words, same meaning: every call that was right is still possible, and nothing more."""
-    TOLD = "told"
-    """No longer enforced by the schema, but its description says it."""
-    LOOSER = "looser"
-    """Dropped: the model is no longer told."""
-    NARROWER = "narrower"
-    """Calls that the server would take are no longer possible."""
-
-
-class Change(Struct, frozen=True):
-    """One difference between a tool as its server sent it and as a model sees it.
-
-    Attributes:
-        path: where, in the server's definition: `("inputSchema", "properties", "n")`, or `("title",)`. Everything below is meant too.
-        keyword: the keyword there that differs, or "" for the whole.
-        effect: what that does to the meaning.
-        detail: one clause for people.
-    """
-
-    path: Path
-    keyword: str
-    effect: Effect
-    detail: str
-
-    @property
-    def is_loss(self) -> bool:
-        """Whether the meaning changed."""
-        return self.effect is not Effect.SAME
-
-    def __str__(self) -> str:
-        where = render_pointer((*self.path, self.keyword) if self.keyword else self.path)
-        return f"{where}: {self.detail} ({self.effect})"
-
-
-ANNOTATIONS: Final = frozenset(
-    {
-        "$comment",
-        "contentEncoding",
-        "contentMediaType",
-        "contentSchema",
-        "default",
-        "deprecated",
-        "description",
-        "example",
-    }
-    | {"examples", "format", "readOnly", "title", "writeOnly"}
-)
-"""Keywords that say something about a value and refuse none."""
+__all__ = ["read_schema"]
 
 _UNSEEN: Final = frozenset(
     {"$schema", "$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary", "$comment"}
 )
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _OPEN_OR_SHUT: Final = frozenset({"additionalProperties", "items", "unevaluatedItems", "unevaluatedProperties"})
 _SIZES: Final = frozenset(
     {"maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"}
@@ -114,60 +57,6 @@ _FOREIGN_TYPES: Final = {
 }
 _NAME: Final = re.compile(r"[^A-Za-z0-9_]+")
 _SMALL_BYTES: Final = 60
-# Canonical order of keywords, so that the same schema is the same bytes whatever order its server writes it in.
-_FIRST: Final = (
-    "type",
-    "title",
-    "description",
-    "const",
-    "enum",
-    "format",
-    "pattern",
-    "default",
-    "$ref",
-    "anyOf",
-    "oneOf",
-)
-_LAST: Final = ("allOf", "prefixItems", "items", "properties", "required", "additionalProperties", "$defs")
-_ORDER: Final = {keyword: position for position, keyword in enumerate((*_FIRST, *_LAST))}
-
-
-class CleanSchema(Struct):
-    """A schema in clean form.
-
-    Attributes:
-        root: the schema, without its definitions.
-        definitions: the schemas that `#/$defs/NAME` refers to.
-        recursive: for each definition, the definitions that lead back to it through references, itself included if it does.
-        paths: where each clean schema stands in the source, by its id; what was built from several parts has the first's.
-        changes: what differs from the source so far.
-    """
-
-    root: Node
-    definitions: dict[str, Node]
-    recursive: dict[str, frozenset[str]]
-    paths: dict[int, Path]
-    changes: list[Change]
-    kept: list[Node]
-    """Every schema in `paths`, so that no id is used twice."""
-
-    def path_of(self, node: Node) -> Path:
-        """Where `node` stands in the source."""
-        return self.paths.get(id(node), ())
-
-    def seams(self, seams: Seams, path: Path) -> Iterator[Change]:
-        """What a merge at `path` changed; notes where the schemas that it made belong."""
-        for node, origin in seams.made:
-            self.remember(node, self.paths.get(id(origin), path))
-        for node, keyword in seams.joined:
-            where = ("inputSchema", *self.paths.get(id(node), path))
-            yield Change(where, keyword, Effect.SAME, "is said twice; what both allow stays")
-
-    def remember(self, node: Node, path: Path) -> Node:
-        """Notes where `node` comes from."""
-        self.paths[id(node)] = path
-        self.kept.append(node)
-        return node
 
 
 def read_schema(schema: dict[str, Any]) -> CleanSchema:
@@ -177,11 +66,6 @@ def read_schema(schema: dict[str, Any]) -> CleanSchema:
         LimitExceeded: it is deeper or has more subschemas than `protocol.schema.LIMITS` allows.
     """
     return _Reader(schema).read()
-
-
-def ordered(node: Node) -> Node:
-    """`node` with its keywords in canonical order, those we do not know last and by name."""
-    return {key: node[key] for key in sorted(node, key=lambda keyword: (_ORDER.get(keyword, len(_ORDER)), keyword))}
 
 
 class _Reader:
@@ -225,7 +109,7 @@ class _Reader:
             for path, target in links:
                 if not isinstance(target, dict):
                     continue
-                if path[0] in _REFERENCES:
+                if path[0] in REFERENCE_KEYWORDS:
                     uses[id(target)] += 1
                     targets[id(target)] = target
                     if id(target) in open_:
@@ -282,7 +166,7 @@ class _Reader:
 
     def _refer(self, node: Node, path: Path, *, inline: bool) -> tuple[Node | None, Node]:
         """What a reference in `node` stands for, in clean form, and `node` without it."""
-        keyword = next((k for k in _REFERENCES if isinstance(node.get(k), str)), None)
+        keyword = next((k for k in REFERENCE_KEYWORDS if isinstance(node.get(k), str)), None)
         if keyword is None:
             return None, node
         ref: str = node[keyword]
@@ -353,13 +237,11 @@ class _Reader:
 
     def _add(self, out: Node, keyword: str, part: Node, path: Path) -> Node:
         """`out` and `part` together: as one schema where that means the same."""
-        seams = Seams()
-        merged = merge(out, part, seams)
+        merged = join(self._clean, out, part, path, self._clean.changes)
         if merged is None:
             if keyword in ("anyOf", "oneOf"):
                 self._note(path, keyword, Effect.SAME, "a choice of one is written as allOf")
             return {**out, "allOf": [*out.get("allOf", ()), part]}
-        self._clean.changes.extend(self._clean.seams(seams, path))
         if keyword != "$ref":
             self._note(path, keyword, Effect.SAME, "is merged into the schema that holds it")
         self._clean.remember(merged, path)
@@ -525,139 +407,3 @@ def _references(node: Any) -> Iterator[str]:
                     stack.extend(value.values())
                 elif keyword in KEYWORDS:
                     stack.extend(value if isinstance(value, list) else [value])
-
-
-# --- two schemas as one ---------------------------------------------------------------------------------------------------------
-
-
-class Seams(Struct):
-    """Where two schemas became one.
-
-    Attributes:
-        joined: schemas and their keywords that both sides had, with different values.
-        made: new schemas, each with the one whose place it takes.
-    """
-
-    joined: list[tuple[Node, str]] = msgspec.field(default_factory=list)
-    made: list[tuple[Node, Node]] = msgspec.field(default_factory=list)
-
-
-def merge(a: Node, b: Node, seams: Seams) -> Node | None:
-    """One clean schema that accepts what both `a` and `b` accept, or None where that cannot be written without `allOf`.
-
-    Args:
-        a: a clean schema; its title stays where both have one.
-        b: a clean schema.
-        seams: receives what was joined; worthless if the result is None.
-    """
-    if not _are_separable(a, b):
-        return None
-    out = dict(a)
-    for keyword, theirs in b.items():
-        if keyword not in out or _equal(out[keyword], theirs):
-            out.setdefault(keyword, theirs)
-            continue
-        rule = _MERGES.get(keyword)
-        both = rule(out[keyword], theirs, seams) if rule else None
-        if both is None:
-            return None
-        if keyword != "properties":
-            seams.joined.append((a, keyword))
-        out[keyword] = both
-    if "type" in out and isinstance(out["type"], list) and len(out["type"]) == 1:
-        out["type"] = out["type"][0]
-    out = ordered(out)
-    seams.made.append((out, a))
-    return out
-
-
-def _are_separable(a: Node, b: Node) -> bool:
-    """Whether no keyword of one changes what a keyword of the other means."""
-    for mine, theirs in ((a, b), (b, a)):
-        if any(keyword in mine for keyword in ("unevaluatedProperties", "unevaluatedItems")) and theirs:
-            return False
-        is_open = _equal(mine.get("additionalProperties", True), True) or mine.get("additionalProperties") == {}
-        if not is_open or "patternProperties" in mine:
-            names = set(theirs.get("properties", {}))
-            if not names <= set(mine.get("properties", {})) or "patternProperties" in theirs:
-                return False
-        if "prefixItems" in mine and ("items" in theirs or "prefixItems" in theirs):
-            return False
-        if "contains" in mine and any(k in theirs for k in ("contains", "minContains", "maxContains")):
-            return False
-        if "if" in mine and "if" in theirs:
-            return False
-    if "additionalProperties" in a and "additionalProperties" in b:
-        return set(a.get("properties", {})) == set(b.get("properties", {}))
-    return True
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(msgspec.json.encode(a, order="sorted") == msgspec.json.encode(b, order="sorted"))
-
-
-def _merge_types(a: Any, b: Any, seams: Seams) -> list[str] | None:
-    mine, theirs = (set(t) if isinstance(t, list) else {t} for t in (a, b))
-    both = mine & theirs
-    for one, other in ((mine, theirs), (theirs, mine)):
-        if "integer" in one and "number" in other:
-            both.add("integer")
-    return sorted(both) or None
-
-
-def _merge_properties(a: Node, b: Node, seams: Seams) -> Node:
-    out = dict(a)
-    for name, theirs in b.items():
-        mine = out.get(name)
-        if mine is None:
-            out[name] = theirs
-        elif not _equal(mine, theirs):
-            both = merge(mine, theirs, seams)
-            if both is None:
-                both = {"allOf": [mine, theirs]}
-                seams.made.append((both, mine))
-            out[name] = both
-    return out
-
-
-def _merge_required(a: list[str], b: list[str], seams: Seams) -> list[str]:
-    return list(dict.fromkeys((*a, *b)))
-
-
-def _merge_dependent_required(a: Node, b: Node, seams: Seams) -> Node:
-    return {name: _merge_required(a.get(name, []), b.get(name, []), seams) for name in dict.fromkeys((*a, *b))}
-
-
-def _merge_enums(a: list[Any], b: list[Any], seams: Seams) -> list[Any] | None:
-    theirs = {msgspec.json.encode(option, order="sorted") for option in b}
-    return [option for option in a if msgspec.json.encode(option, order="sorted") in theirs] or None
-
-
-def _merge_schemas(a: Any, b: Any, seams: Seams) -> Node | None:
-    return merge(a, b, seams) if isinstance(a, dict) and isinstance(b, dict) else None
-
-
-def _merge_text(a: str, b: str, seams: Seams) -> str:
-    return a if b in a else f"{a}\n{b}"
-
-
-_MERGES: Final[dict[str, Callable[[Any, Any, Seams], Any]]] = {
-    "type": _merge_types,
-    "properties": _merge_properties,
-    "required": _merge_required,
-    "dependentRequired": _merge_dependent_required,
-    "enum": _merge_enums,
-    "items": _merge_schemas,
-    "propertyNames": _merge_schemas,
-    "additionalProperties": _merge_schemas,
-    "description": _merge_text,
-    "title": lambda a, b, seams: a,
-    "allOf": lambda a, b, seams: [*a, *b],
-    "uniqueItems": lambda a, b, seams: True,
-    **dict.fromkeys(
-        ("minimum", "exclusiveMinimum", "minItems", "minLength", "minProperties"), lambda a, b, seams: max(a, b)
-    ),
-    **dict.fromkeys(
-        ("maximum", "exclusiveMaximum", "maxItems", "maxLength", "maxProperties"), lambda a, b, seams: min(a, b)
-    ),
-}
