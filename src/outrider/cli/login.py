@@ -105,7 +105,7 @@ async def _login(
 
 async def _is_protected(server: HttpTarget) -> bool:
     """Whether a server that refused nothing says all the same where one signs in."""
-    from outrider.client.auth.flow import look_up
+    from outrider.client.auth.lookup import look_up
 
     try:
         await look_up(server.url)

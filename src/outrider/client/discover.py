@@ -101,7 +101,7 @@ async def _explain(error: AuthRequired, client: Client) -> None:
     target = client.target
     if error.status != 401 or not isinstance(target, HttpTarget) or target.has_authorization:
         return
-    from outrider.client.auth.flow import look_up
+    from outrider.client.auth.lookup import look_up
 
     try:
         async with asyncio.timeout(min(_LOOK_UP_S, client.options.start_timeout_s)):

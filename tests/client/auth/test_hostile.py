@@ -14,7 +14,8 @@ import outrider
 from client.auth.conftest import Person, Protected, Site
 from outrider.client.auth.authorizer import Challenge
 from outrider.client.auth.fetching import Fetcher, kind_of_address
-from outrider.client.auth.flow import OAuth, OAuthClient, look_up
+from outrider.client.auth.flow import OAuth, OAuthClient
+from outrider.client.auth.lookup import look_up
 from outrider.client.auth.steps import Registered
 from outrider.client.auth.store import Grant, InMemoryStore
 from outrider.client.target import ClientOptions

@@ -1,8 +1,8 @@
 """Signing in: from a refused request to a token, for people and for machines.
 
-Decided here: when metadata is fetched, when a token is renewed, given up or asked for anew, and the OAuth messages, which authlib and
-joserfc make. Not here: what the documents mean and which step follows which (`steps`), what may be fetched (`fetching`), where credentials
-are kept (`store`), how a person consents (`browser`).
+Decided here: when a token is asked for, renewed, given up or asked for anew, and for whom. Not here: where one signs in (`lookup`), the
+OAuth messages (`messages`), what the documents mean and which step follows which (`steps`), what may be fetched (`fetching`), where
+credentials are kept (`store`), how a person consents (`browser`).
 
 Spec: 2026-07-28 basic/authorization
 """
@@ -10,43 +10,38 @@ Spec: 2026-07-28 basic/authorization
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
-from urllib.parse import quote, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from outrider.client.auth.authorizer import Challenge, token_mark
+from outrider.client.auth.lookup import Plan, fetcher_for, look_up_with, resource_metadata
+from outrider.client.auth.messages import (
+    PROOF_ALGORITHM,
+    Messages,
+    new_key,
+    reason_told,
+    require_libraries,
+    require_token,
+)
 from outrider.client.auth.steps import (
-    Bearer,
     Pending,
     Registered,
-    ResourceMetadata,
     ServerMetadata,
-    canonical_url,
     check_response,
     choose_auth_method,
-    choose_issuer,
     choose_registration,
     choose_scopes,
     is_loopback,
     origin_of,
     parse_bearer,
-    parse_scopes,
-    read_resource_metadata,
-    read_server_metadata,
     registration_request,
     require_pkce,
-    require_secure,
-    resource_metadata_urls,
-    server_metadata_urls,
     step_up,
 )
 from outrider.client.auth.store import CredentialStore, Grant, InMemoryStore
@@ -54,29 +49,23 @@ from outrider.errors import ConfigError, SignInFailed, StoreError, TransportErro
 from outrider.redaction import Redactor, show_url
 
 if TYPE_CHECKING:
-    from outrider.client.auth.fetching import Answer, Fetcher
+    from outrider.client.auth.fetching import Fetcher
 
 __all__ = [
     "ClientCredentials",
     "EnterpriseManaged",
     "OAuth",
     "OAuthClient",
-    "Plan",
     "UserAgent",
     "WorkloadIdentity",
-    "look_up",
 ]
 
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _TOKEN_EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG: Final = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN: Final = "urn:ietf:params:oauth:token-type:id_token"
-_ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 _EARLY_S: Final = 30.0
 """A token is renewed this long before it expires: a request under way must not outlive it."""
-_ASSERTION_LIFE_S: Final = 120
-_PROOF_ALGORITHM: Final = "ES256"
 _MAX_STEP_UPS: Final = 3
 """How often in one process the scopes at one server are widened; a server that always wants more is given up."""
 
@@ -158,72 +147,6 @@ class EnterpriseManaged:
 Machine = ClientCredentials | WorkloadIdentity | EnterpriseManaged
 
 
-class Plan(Struct, frozen=True):
-    """What was found out about a protected server before anybody signs in.
-
-    Attributes:
-        challenge: what the server's challenge says.
-        resource: its metadata as a resource.
-        server: the authorization server's.
-    """
-
-    challenge: Bearer
-    resource: ResourceMetadata
-    server: ServerMetadata
-
-
-async def look_up(url: str, header: str = "", *, bound: str = "", known: str = "") -> Plan:
-    """Find out where one signs in for the MCP server at `url`.
-
-    Args:
-        url: the MCP server.
-        header: the `WWW-Authenticate` header of its refusal, or "".
-        bound: the issuer that our client is registered with beforehand, or "".
-        known: the issuer that was used last, or "".
-
-    Raises:
-        SignInFailed: the metadata is missing, does not fit together or points where it must not.
-        TransportError: it cannot be fetched.
-    """
-    async with _fetcher(url) as fetcher:
-        return await _look_up(fetcher, url, header, bound, known)
-
-
-async def _look_up(fetcher: Fetcher, url: str, header: str, bound: str, known: str) -> Plan:
-    challenge = parse_bearer(header)
-    resource = await _resource_metadata(fetcher, url, challenge)
-    if resource is None:
-        # Servers of 2025-03-26 were their own authorization servers; later ones must have said so.
-        origin = "/".join(canonical_url(url).split("/")[:3])
-        resource = ResourceMetadata(canonical_url(url), (bound or origin,))
-    issuer = choose_issuer(resource.authorization_servers, bound=bound, known=known)
-    return Plan(challenge, resource, await _server_metadata(fetcher, issuer))
-
-
-async def _resource_metadata(fetcher: Fetcher, url: str, challenge: Bearer) -> ResourceMetadata | None:
-    for place in resource_metadata_urls(url, challenge):
-        answer = await fetcher.get(place, "the protected-resource metadata")
-        if answer.status == 200 and answer.document:
-            return read_resource_metadata(answer.document, url)
-        if challenge.resource_metadata:
-            raise SignInFailed(
-                f"there is no protected-resource metadata at {show_url(place)} ({answer.status}), where the server says it is"
-            )
-    return None
-
-
-async def _server_metadata(fetcher: Fetcher, issuer: str) -> ServerMetadata:
-    require_secure(issuer, "the authorization server")
-    for place in server_metadata_urls(issuer):
-        answer = await fetcher.get(place, "the authorization server's metadata")
-        if answer.status == 200 and answer.document:
-            return read_server_metadata(answer.document, issuer)
-    raise SignInFailed(
-        f"no authorization server's metadata was found for {show_url(issuer)}",
-        hint="the server may want a fixed token: give it with --header 'Authorization: Bearer …'",
-    )
-
-
 @dataclass
 class _State:
     """One server's share of an authorizer."""
@@ -271,6 +194,7 @@ class OAuth:
         self._machine = machine
         self._start_anew = start_anew
         self._clock = clock
+        self._messages = Messages(self._client.private_key_pem, self._client.signing_algorithm, clock)
         self._states: dict[str, _State] = {}
         self._bound: str = self._client.issuer
         if machine is not None and not self._client.client_id:
@@ -302,7 +226,7 @@ class OAuth:
             return {}
         if not grant.key:
             return {"Authorization": f"Bearer {grant.access_token}"}
-        proof = self._proof(grant.key, method, url, state.nonce, grant.access_token)
+        proof = self._messages.proof(grant.key, method, url, state.nonce, grant.access_token)
         return {"Authorization": f"DPoP {grant.access_token}", "DPoP": proof}
 
     async def on_challenge(self, url: str, challenge: Challenge) -> bool:
@@ -338,7 +262,7 @@ class OAuth:
                 if wider is None or state.step_ups >= _MAX_STEP_UPS:
                     return False
                 state.step_ups += 1
-            async with _fetcher(url) as fetcher:
+            async with fetcher_for(url) as fetcher:
                 await self._admit_person(state, url, challenge, fetcher, self._agent)
         return True
 
@@ -355,8 +279,8 @@ class OAuth:
         if grant is not None and grant.revocation_endpoint:
             for token in filter(None, (grant.refresh_token, grant.access_token)):
                 try:
-                    async with _fetcher(url) as fetcher:
-                        await self._post_form(
+                    async with fetcher_for(url) as fetcher:
+                        await self._messages.post_form(
                             fetcher,
                             grant.revocation_endpoint,
                             grant.client,
@@ -410,8 +334,8 @@ class OAuth:
         self._store.keep_grant(grant)
 
     async def _has_moved(self, grant: Grant, url: str, challenge: Challenge) -> bool:
-        async with _fetcher(url) as fetcher:
-            resource = await _resource_metadata(fetcher, url, parse_bearer(challenge.header))
+        async with fetcher_for(url) as fetcher:
+            resource = await resource_metadata(fetcher, url, parse_bearer(challenge.header))
         return resource is not None and grant.issuer not in resource.authorization_servers
 
     async def _renew(self, state: _State, url: str) -> bool:
@@ -431,8 +355,8 @@ class OAuth:
                 self._drop(state, url)
                 return False
             fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token, "resource": grant.resource}
-            async with _fetcher(url) as fetcher:
-                answer = await self._post_form(
+            async with fetcher_for(url) as fetcher:
+                answer = await self._messages.post_form(
                     fetcher, grant.token_endpoint, grant.client, fields, "the token endpoint", key=grant.key
                 )
             if answer.status >= 500 or answer.status == 429:
@@ -444,7 +368,7 @@ class OAuth:
                 self._drop(state, url)
                 return False
             try:
-                self._keep(state, self._granted(grant, answer))
+                self._keep(state, self._messages.granted(grant, answer))
             except StoreError:
                 pass  # This process can go on; the next one has to sign in.
             return True
@@ -454,13 +378,15 @@ class OAuth:
     async def _admit_person(
         self, state: _State, url: str, challenge: Challenge, fetcher: Fetcher, agent: UserAgent
     ) -> None:
-        _require_libraries()
+        require_libraries()
         from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
         from authlib.oauth2.rfc7636 import create_s256_code_challenge
 
         _require_safe_way(url)
         before = state.grant
-        plan = await _look_up(fetcher, url, challenge.header, self._bound, before.issuer if before is not None else "")
+        plan = await look_up_with(
+            fetcher, url, challenge.header, self._bound, before.issuer if before is not None else ""
+        )
         server = plan.server
         require_pkce(server)
         if not server.authorization_endpoint:
@@ -508,15 +434,15 @@ class OAuth:
             "resource": plan.resource.resource,
         }
         grant = _new_grant(url, plan, client, scopes)
-        answer = await self._post_form(
+        answer = await self._messages.post_form(
             fetcher, server.token_endpoint, client, fields, "the token endpoint", key=grant.key
         )
         if answer.document.get("error") == "invalid_client" and client.dynamic:
             self._store.forget_client(server.issuer)  # It does not know us any more; the next time we register anew.
-        _require_token(
+        require_token(
             answer, server.token_endpoint, (code, pending.verifier, client.client_secret), bound=bool(grant.key)
         )
-        self._keep(state, self._granted(grant, answer))
+        self._keep(state, self._messages.granted(grant, answer))
 
     async def _become_client(
         self, fetcher: Fetcher, server: ServerMetadata, scopes: Sequence[str], agent: UserAgent
@@ -542,7 +468,7 @@ class OAuth:
         client_id, secret = answer.document.get("client_id"), answer.document.get("client_secret")
         if answer.status not in (200, 201) or not isinstance(client_id, str) or not client_id:
             raise SignInFailed(
-                f"{show_url(server.issuer)} does not register this client: {_told(answer)}",
+                f"{show_url(server.issuer)} does not register this client: {reason_told(answer)}",
                 hint="register a client there by hand, and give its id with --client-id",
             )
         secret = secret if isinstance(secret, str) else ""
@@ -573,8 +499,8 @@ class OAuth:
             if wider is None or state.step_ups >= _MAX_STEP_UPS:
                 return False
             state.step_ups += 1
-        async with _fetcher(url) as fetcher:
-            plan = await _look_up(fetcher, url, header, self._bound, before.issuer if before is not None else "")
+        async with fetcher_for(url) as fetcher:
+            plan = await look_up_with(fetcher, url, header, self._bound, before.issuer if before is not None else "")
             client = self._given_client(plan.server)
             scopes = choose_scopes(
                 plan.challenge,
@@ -593,10 +519,12 @@ class OAuth:
                     fields |= {"grant_type": "client_credentials"}
             grant = _new_grant(url, plan, client, scopes)
             endpoint = plan.server.token_endpoint
-            answer = await self._post_form(fetcher, endpoint, client, fields, "the token endpoint", key=grant.key)
-        _require_token(answer, endpoint, (client.client_secret, fields.get("assertion", "")), bound=bool(grant.key))
+            answer = await self._messages.post_form(
+                fetcher, endpoint, client, fields, "the token endpoint", key=grant.key
+            )
+        require_token(answer, endpoint, (client.client_secret, fields.get("assertion", "")), bound=bool(grant.key))
         # Machines get no refresh token that would be worth keeping: they can always ask anew.
-        state.grant = replace(self._granted(grant, answer), refresh_token="")
+        state.grant = replace(self._messages.granted(grant, answer), refresh_token="")
         return True
 
     async def _exchange(self, enterprise: EnterpriseManaged, plan: Plan, scopes: Sequence[str]) -> str:
@@ -613,119 +541,20 @@ class OAuth:
         }
         method = "client_secret_basic" if enterprise.client_secret else "none"
         client = Registered("", enterprise.client_id, enterprise.client_secret, method)
-        async with _fetcher(enterprise.token_endpoint) as fetcher:
-            answer = await self._post_form(fetcher, enterprise.token_endpoint, client, fields, "the identity provider")
+        async with fetcher_for(enterprise.token_endpoint) as fetcher:
+            answer = await self._messages.post_form(
+                fetcher, enterprise.token_endpoint, client, fields, "the identity provider"
+            )
         token = answer.document.get("access_token")
         if answer.status != 200 or not isinstance(token, str) or answer.document.get("issued_token_type") != _ID_JAG:
-            told = Redactor((id_token, enterprise.client_secret))(_told(answer))
+            told = Redactor((id_token, enterprise.client_secret))(reason_told(answer))
             raise SignInFailed(f"the identity provider at {show_url(enterprise.token_endpoint)} gives no grant: {told}")
         return token
-
-    # -- messages ------------------------------------------------------------------------------------------------------------------
-
-    async def _post_form(
-        self, fetcher: Fetcher, url: str, client: Registered, fields: Mapping[str, str], what: str, *, key: str = ""
-    ) -> Answer:
-        _require_libraries()
-        from authlib.common.urls import add_params_to_qs
-        from authlib.oauth2.auth import ClientAuth
-
-        body, headers = add_params_to_qs("", list(fields.items())), dict(_FORM)
-        if client.auth_method == "private_key_jwt":
-            assertion = self._client_assertion(client)
-            extra = {
-                "client_id": client.client_id,
-                "client_assertion_type": _ASSERTION_TYPE,
-                "client_assertion": assertion,
-            }
-            body = add_params_to_qs(body, list(extra.items()))
-        else:
-            # In the Basic header id and secret are form-encoded, which authlib leaves to its callers. Spec: RFC 6749 2.3.1
-            encode: Callable[[str], str] = quote if client.auth_method == "client_secret_basic" else str
-            keeper = ClientAuth(encode(client.client_id), encode(client.client_secret), client.auth_method)
-            try:
-                _, headers, body = keeper.prepare("POST", url, headers, body)
-            except TypeError as error:
-                raise SignInFailed(
-                    f"the authorization server wants an unknown way of authentication: {client.auth_method[:50]}"
-                ) from error
-        if not key:
-            return await fetcher.post(url, body.encode(), headers, what)
-        answer = await fetcher.post(url, body.encode(), {**headers, "DPoP": self._proof(key, "POST", url)}, what)
-        if answer.document.get("error") != "use_dpop_nonce" or not answer.nonce:
-            return answer
-        proof = self._proof(key, "POST", url, answer.nonce)  # Spec: RFC 9449 8
-        return await fetcher.post(url, body.encode(), {**headers, "DPoP": proof}, what)
-
-    def _proof(self, key: str, method: str, url: str, nonce: str = "", token: str = "") -> str:
-        """The proof that one request comes from whoever has the key. Spec: RFC 9449 4.2"""
-        from joserfc import jwt
-        from joserfc.jwk import ECKey
-
-        private = ECKey.import_key(msgspec.json.decode(key))
-        claims: dict[str, Any] = {
-            "jti": secrets.token_urlsafe(16),
-            "htm": method,
-            "htu": urlunsplit((*urlsplit(url)[:3], "", "")),
-            "iat": int(self._clock()),
-        }
-        if nonce:
-            claims["nonce"] = nonce
-        if token:
-            digest = hashlib.sha256(token.encode()).digest()
-            claims["ath"] = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        header = {"typ": "dpop+jwt", "alg": _PROOF_ALGORITHM, "jwk": private.as_dict(private=False)}
-        return jwt.encode(header, claims, private, algorithms=[_PROOF_ALGORITHM])
-
-    def _client_assertion(self, client: Registered) -> str:
-        """Spec: RFC 7523 2.2, with the issuer as the audience, as its revision demands."""
-        _require_libraries()
-        from joserfc import jwt
-        from joserfc.errors import JoseError
-        from joserfc.jwk import ECKey, OKPKey, RSAKey
-
-        algorithm = self._client.signing_algorithm
-        kinds: dict[str, Any] = {"ES": ECKey, "RS": RSAKey, "PS": RSAKey, "Ed": OKPKey}
-        kind = kinds.get(algorithm[:2], ECKey)
-        now = int(self._clock())
-        claims = {
-            "iss": client.client_id,
-            "sub": client.client_id,
-            "aud": client.issuer,
-            "jti": secrets.token_urlsafe(16),
-            "iat": now,
-            "exp": now + _ASSERTION_LIFE_S,
-        }
-        try:
-            key = kind.import_key(self._client.private_key_pem)
-            return jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm])
-        except (ValueError, TypeError, JoseError):
-            # Without its cause: the words of a parser may quote what it could not read.
-            raise ConfigError(f"the private key cannot sign with {algorithm}") from None
-
-    def _granted(self, grant: Grant, answer: Answer) -> Grant:
-        """A grant with the tokens of an answer. Spec: RFC 6749 5.1, 6"""
-        document = answer.document
-        token = _require_token(answer, grant.token_endpoint, (), bound=bool(grant.key))
-        life = document.get("expires_in")
-        try:
-            life_s = float(life) if isinstance(life, int | float | str) else None
-        except ValueError:
-            life_s = None
-        refresh = document.get("refresh_token")
-        return replace(
-            grant,
-            access_token=token,
-            key=grant.key if str(document.get("token_type")).lower() == "dpop" else "",
-            refresh_token=refresh if isinstance(refresh, str) and refresh else grant.refresh_token,
-            expires_at=self._clock() + life_s if life_s is not None and 0 <= life_s < 1e10 else None,
-            granted=parse_scopes(document.get("scope")) or grant.granted or grant.scopes,
-        )
 
 
 def _new_grant(url: str, plan: Plan, client: Registered, scopes: tuple[str, ...]) -> Grant:
     # A server that asks for bound tokens says so in its challenge; both sides must be able to.
-    bound = plan.challenge.bound and _PROOF_ALGORITHM in plan.server.proof_algorithms
+    bound = plan.challenge.bound and PROOF_ALGORITHM in plan.server.proof_algorithms
     return Grant(
         url,
         plan.resource.resource,
@@ -735,34 +564,8 @@ def _new_grant(url: str, plan: Plan, client: Registered, scopes: tuple[str, ...]
         scopes,
         plan.server.token_endpoint,
         plan.server.revocation_endpoint,
-        key=_new_key() if bound else "",
+        key=new_key() if bound else "",
     )
-
-
-def _new_key() -> str:
-    _require_libraries()
-    from joserfc.jwk import ECKey
-
-    return msgspec.json.encode(ECKey.generate_key("P-256").as_dict(private=True)).decode()
-
-
-def _fetcher(url: str) -> Fetcher:
-    """A fetcher; the HTTP stack is loaded when something is fetched, not when a stored token is only used."""
-    from outrider.client.auth.fetching import Fetcher
-
-    return Fetcher(url)
-
-
-def _require_libraries() -> None:
-    """Raises ConfigError if the packages that make OAuth messages are not installed."""
-    try:
-        import authlib  # noqa: F401
-        import joserfc  # noqa: F401
-    except ImportError as error:
-        raise ConfigError(
-            "signing in needs packages that are not installed",
-            hint="install them with: pip install 'outrider-mcp[auth]'",
-        ) from error
 
 
 def _require_safe_way(url: str) -> None:
@@ -772,23 +575,3 @@ def _require_safe_way(url: str) -> None:
             f"{show_url(url)} is reached without encryption: a token would be there for everybody to read",
             hint="use https",
         )
-
-
-def _require_token(answer: Answer, endpoint: str, told_them: Sequence[str], *, bound: bool = False) -> str:
-    """The access token of an answer that can be used; one that is bound to a key, only if we have that. Spec: RFC 6749 5.1, RFC 9449 5"""
-    token, kind = answer.document.get("access_token"), answer.document.get("token_type")
-    if answer.status not in (200, 201) or not isinstance(token, str) or not token:
-        told = Redactor(part for part in told_them if part)(_told(answer))
-        raise SignInFailed(f"{show_url(endpoint)} gives no token: {told}", hint="sign in again")
-    if not isinstance(kind, str) or kind.lower() not in (("bearer", "dpop") if bound else ("bearer",)):
-        raise SignInFailed(f"{show_url(endpoint)} gives a token of a type that was not asked for")
-    if not (token.isascii() and token.isprintable() and " " not in token):
-        raise SignInFailed(f"{show_url(endpoint)} gives a token that cannot be sent")
-    return token
-
-
-def _told(answer: Answer) -> str:
-    """The reason an authorization server gives, for people."""
-    parts = (answer.document.get(name) for name in ("error", "error_description"))
-    text = " ".join(" ".join(part.split()) for part in parts if isinstance(part, str))
-    return text[:200] or f"it answered {answer.status}"
