@@ -3,6 +3,7 @@
 Follow a request through `http` or `stdio`, `dispatch`, `registry`, `running`, `schemas` and `context`; see `docs/design/server.md`.
 """
 
+from outrider.server.annotations import Mirrored
 from outrider.server.app import Server, ServerOptions
 from outrider.server.content import (
     Annotations,
@@ -33,7 +34,6 @@ from outrider.server.inputs import (
     WireQuestion,
 )
 from outrider.server.registry import Principal
-from outrider.server.schemas import Mirrored
 
 __all__ = [
     "Annotations",

@@ -15,7 +15,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from outrider.server.schemas import OutputType, encode_json
+from outrider.server.annotations import encode_json
+from outrider.server.schemas import OutputType
 
 __all__ = [
     "CONTENT_TYPES",

@@ -22,10 +22,11 @@ from outrider.protocol.schema_findings import SchemaFinding, Verdict, check_inpu
 from outrider.protocol.schema_validation import Validator
 from outrider.server.content import CONTENT_TYPES
 from outrider.server.context import Context
+from outrider.server.docstrings import parse_docstring
 from outrider.server.inputs import InputRequest
 from outrider.server.registry import Prompt, Resource, ResourceTemplate, Tool, Visibility
 from outrider.server.running import is_async
-from outrider.server.schemas import OutputType, Parameters, parse_docstring
+from outrider.server.schemas import OutputType, Parameters
 from outrider.server.templates import UriTemplate
 
 __all__ = [
