@@ -83,12 +83,13 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def test(options: argparse.Namespace) -> int:
-    """Runs the whole suite. Positional and unknown arguments go to pytest."""
+    """Runs the whole suite, a file at a time on each core. Positional and unknown arguments go to pytest."""
     install(with_tools=True)
-    if not any(argument.split("=")[0] == "--model" for argument in options.passed_on):
-        # Tasks for a model need none of them.
-        provision_peers()
-    return pytest(options)
+    if any(argument.split("=")[0] == "--model" for argument in options.passed_on):
+        # Tasks for a model need no peers, and report in one process.
+        return pytest(options)
+    provision_peers()
+    return pytest(options, "-n", "auto", "--dist", "loadfile")
 
 
 def check(options: argparse.Namespace) -> int:
