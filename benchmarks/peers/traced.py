@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 from typing import Any
 
@@ -20,7 +21,7 @@ if STATE == "none":
     # As where it is not installed.
     sys.modules["opentelemetry"] = None  # type: ignore[assignment]
 elif STATE == "api":
-    pass
+    importlib.import_module("opentelemetry.trace")
 elif STATE == "sdk":
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider

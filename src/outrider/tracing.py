@@ -38,6 +38,7 @@ __all__ = [
     "Operation",
     "client_operation",
     "is_loaded",
+    "is_recording",
     "is_used",
     "outside",
     "server_operation",
@@ -113,6 +114,13 @@ UNTRACED: Final = Operation()
 def is_used() -> bool:
     """Whether this process uses OpenTelemetry."""
     return _api is not None or ((_API in _modules or _IS_NAMED) and _load() is not None)
+
+
+def is_recording() -> bool:
+    """Whether this process uses OpenTelemetry, and has configured a provider that does anything."""
+    if _api is None and _API not in _modules and not _IS_NAMED:
+        return False
+    return is_used() and _api is not None and _api.records()
 
 
 def is_loaded() -> bool:

@@ -19,6 +19,7 @@ from outrider.protocol.meta import (
     check_key,
     is_reserved_key,
     render_request_meta,
+    trace_context_of,
 )
 
 LETTERS = set(string.ascii_letters)
@@ -90,6 +91,34 @@ class TestKeys:
         assert check_extension_id("com.example/widgets") is None
         assert check_extension_id("widgets") is not None
         assert check_extension_id("com..example/widgets") is not None
+
+
+class TestTraceContext:
+    PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    def test_what_is_well_formed_is_kept(self) -> None:
+        """Spec basic/index#_meta, OpenTelemetry trace context."""
+        full = {"traceparent": self.PARENT, "tracestate": "a=b,c=d", "baggage": "k=v"}
+        assert trace_context_of({**full, "progressToken": 1}) == full
+
+    def test_tracestate_means_nothing_without_its_parent_and_baggage_stands_alone(self) -> None:
+        """W3C Trace Context 3.3; W3C Baggage 2."""
+        assert trace_context_of({"tracestate": "a=b", "baggage": "k=v"}) == {"baggage": "k=v"}
+        assert trace_context_of({"traceparent": "00-0", "tracestate": "a=b"}) == {}
+
+    @pytest.mark.parametrize("key", ["tracestate", "baggage"])
+    def test_each_value_is_bounded(self, key: str) -> None:
+        """W3C Baggage 3.3.2: 8192 bytes are passed on."""
+        kept = trace_context_of({"traceparent": self.PARENT, key: "x" * 8192})
+        assert key in kept
+        assert key not in trace_context_of({"traceparent": self.PARENT, key: "x" * 8193})
+
+    @given(st.recursive(st.none() | st.integers() | st.text(), st.lists))
+    def test_anything_else_is_left_out(self, value: object) -> None:
+        """Ours: nothing a peer writes there raises, and nothing but text gets through."""
+        for key in ("traceparent", "tracestate", "baggage"):
+            kept = trace_context_of({"traceparent": self.PARENT, key: value})
+            assert all(isinstance(text, str) and text.isascii() and len(text) <= 8192 for text in kept.values())
 
 
 class TestRequests:

@@ -143,6 +143,38 @@ async def test_each_round_of_a_question_is_a_request(served: tuple[str, Path], r
     assert first.attributes["jsonrpc.request.id"] != second.attributes["jsonrpc.request.id"]
 
 
+async def test_question_of_a_legacy_server_is_a_request_the_other_way(
+    target: tuple[Any, Path], recorded: Recorded
+) -> None:
+    """Conventions for MCP: the server's span is the client's, and the other way round; the handler's own spans are inside."""
+    where, path = target
+    seen: list[str] = []
+
+    async def fill_in(request: outrider.FormRequest) -> outrider.Elicited:
+        seen.append(ids(trace.get_current_span())[1])
+        if len(seen) > 1:
+            raise RuntimeError("asked too often")
+        return outrider.Elicited("accept", {"day": "Monday"})
+
+    options = ClientOptions(pin=Pin.LEGACY, inputs=outrider.InputHandlers(form=fill_in))
+    with root_span() as root:
+        async with asyncio.timeout(DEADLINE_S), outrider.connect(where, options=options) as client:
+            assert (await client.call_tool("ask", {})).text == "Monday"
+            with pytest.raises(PeerError):
+                await client.call_tool("ask", {})
+    answering, failing = (span for span in recorded.spans if span.kind == "SERVER")
+    theirs = read_spans(path)
+    asking, refused = (span for span in theirs if (span.name, span.kind) == ("elicitation/create", "CLIENT"))
+    working = next(span for span in theirs if span.name == "tools/call ask")
+    assert (answering.name, answering.parent, seen[0]) == ("elicitation/create", asking.id, answering.id)
+    assert asking.parent == working.id
+    assert {answering.trace_id, asking.trace_id, working.trace_id} == {ids(root)[0]}
+    assert answering.attributes["jsonrpc.request.id"] == asking.attributes["jsonrpc.request.id"] == "1"
+    assert answering.attributes["network.transport"] == asking.attributes["network.transport"]
+    assert (asking.status, answering.status) == ("UNSET", "UNSET")
+    assert (refused.attributes["error.type"], failing.attributes["error.type"]) == ("-32603", "builtins.RuntimeError")
+
+
 async def test_failures_of_the_way_are_told_apart(served: tuple[str, Path], recorded: Recorded) -> None:
     """Conventions, recording errors: error.type is one of few words: timeout, cancelled, a status, or the exception's name."""
     async with outrider.connect(served[0]) as client:
@@ -241,6 +273,17 @@ def test_nothing_happens_unless_the_process_uses_opentelemetry(blocked: bool) ->
     plain, own, loaded = json.loads(done.stdout)
     assert (plain, loaded) == ({"trace": {}, "loaded": False}, False)
     assert own["trace"] == {"traceparent": TRACEPARENT}
+
+
+def test_a_provider_that_is_named_in_the_environment_is_used() -> None:
+    """Ours: OpenTelemetry loads such a provider when it is first asked for one, so it must be asked."""
+    script = (
+        "from outrider.tracing import client_operation; print(sorted(client_operation('tools/list', {}, {}).meta()))"
+    )
+    named = {**os.environ, "OTEL_PYTHON_TRACER_PROVIDER": "sdk_tracer_provider"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=named, capture_output=True, check=True, text=True, timeout=DEADLINE_S)
+    assert done.stdout.strip() == "['traceparent']"
 
 
 @pytest.mark.interop

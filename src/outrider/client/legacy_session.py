@@ -29,7 +29,7 @@ from outrider.client.session import (
     read_params,
     unwrap,
 )
-from outrider.client.spans import with_trace
+from outrider.client.spans import answer_span, with_trace
 from outrider.client.target import ClientOptions
 from outrider.errors import (
     INTERNAL_ERROR,
@@ -278,17 +278,25 @@ class LegacySession:
                 encode_error(request.id, *answer) if isinstance(answer, tuple) else encode_result(request.id, answer)
             )
         else:
-            params = decode_value(request.params)
-            try:
-                result = await inputs.answer(request.method, params if isinstance(params, dict) else {}, self._label)
-                reply = encode_result(request.id, result)
-            except UnfitRequest as error:
-                reply = encode_error(request.id, error.code, str(error))
-            except OutriderError as error:
-                reply = encode_error(request.id, INTERNAL_ERROR, str(error))
-            except Exception:  # A caller's handler; the server waits for an answer, whatever went wrong in it.
-                _log.exception("the handler for %s failed", request.method)
-                reply = encode_error(request.id, INTERNAL_ERROR, "the client's handler failed")
+            decoded = decode_value(request.params)
+            params = decoded if isinstance(decoded, dict) else {}
+            with answer_span(
+                request.id, request.method, params, stdio=self.channel.stdio, version=self.version
+            ) as span:
+                try:
+                    reply = encode_result(request.id, await inputs.answer(request.method, params, self._label))
+                except UnfitRequest as error:
+                    span.refused(error.code, str(error))
+                    reply = encode_error(request.id, error.code, str(error))
+                except OutriderError as error:
+                    span.failed(error)
+                    reply = encode_error(request.id, INTERNAL_ERROR, str(error))
+                except (
+                    Exception
+                ) as error:  # A caller's handler; the server waits for an answer, whatever went wrong in it.
+                    span.failed(error)
+                    _log.exception("the handler for %s failed", request.method)
+                    reply = encode_error(request.id, INTERNAL_ERROR, "the client's handler failed")
         await self.channel.send(reply, self._headers)
 
     def _spawn(self, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:

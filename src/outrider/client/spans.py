@@ -15,9 +15,11 @@ from msgspec import Raw, Struct
 from outrider import tracing
 from outrider.client.channel import Outgoing
 from outrider.client.target import HttpTarget, Target
+from outrider.protocol.jsonrpc import RequestId
+from outrider.protocol.meta import trace_context_of
 from outrider.tracing import UNTRACED, Operation
 
-__all__ = ["note_result", "request_span", "with_trace"]
+__all__ = ["answer_span", "note_result", "request_span", "with_trace"]
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -49,6 +51,22 @@ def request_span(
     if session_id:
         attributes["mcp.session.id"] = session_id[:256]
     return tracing.client_operation(method, params, attributes, redact=target.redact)
+
+
+def answer_span(
+    request_id: RequestId, method: str, params: Mapping[str, Any], *, stdio: bool, version: str
+) -> Operation:
+    """The operation for a request that a legacy server makes of us; only what a handler answers."""
+    if not tracing.is_used():
+        return UNTRACED
+    way: dict[str, str | int] = (
+        {"network.transport": "pipe"} if stdio else {"network.transport": "tcp", "network.protocol.name": "http"}
+    )
+    meta = params.get("_meta")
+    carried = trace_context_of(meta) if isinstance(meta, dict) else {}
+    return tracing.server_operation(
+        method, {}, {**way, "mcp.protocol.version": version}, request_id=request_id, carried=carried
+    )
 
 
 def with_trace(outgoing: Outgoing, operation: Operation) -> Outgoing:

@@ -31,6 +31,7 @@ __all__ = [
     "is_reserved_key",
     "render_request_meta",
     "trace_context",
+    "trace_context_of",
 ]
 
 PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -115,6 +116,12 @@ def trace_context(meta: RequestMeta) -> dict[str, str]:
     if _is_bounded_text(baggage):
         found["baggage"] = baggage
     return found
+
+
+def trace_context_of(members: Mapping[str, Any]) -> dict[str, str]:
+    """The same for a `_meta` that was decoded as an object."""
+    parent, state, baggage = (members.get(key) for key in TRACE_KEYS)
+    return trace_context(RequestMeta(traceparent=parent, tracestate=state, baggage=baggage))
 
 
 def _is_bounded_text(value: object) -> bool:

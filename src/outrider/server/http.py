@@ -25,7 +25,7 @@ from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, err
 from outrider.server.registry import Principal
 from outrider.server.spans import arrived_over_http, dispatch_traced, note_listen
 from outrider.server.subscriptions import Listener, closing_result
-from outrider.tracing import is_used
+from outrider.tracing import is_recording
 
 if TYPE_CHECKING:
     from outrider.server.app import Server
@@ -186,7 +186,7 @@ class Endpoint:
             if body is None:
                 return
         dispatch = self._dispatcher.dispatch
-        if is_used():
+        if is_recording():
             arrived_over_http(scope, header_map)
             dispatch = partial(dispatch_traced, dispatch)
         outcome = dispatch(
@@ -426,7 +426,7 @@ class Endpoint:
 
         listener = Listener(listen.accepted, wake=wake, subscription_id=listen.id_json)
         is_accepted = self._server.subscriptions.add(listener)
-        if is_used():
+        if is_recording():
             note_listen(listen, is_accepted=is_accepted)
         if not is_accepted:
             text = "too many open streams; try again later"

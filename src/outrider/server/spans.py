@@ -20,11 +20,12 @@ from msgspec import UNSET, Raw, Struct, field
 from outrider import tracing
 from outrider.errors import INTERNAL_ERROR
 from outrider.protocol.jsonrpc import RequestId
-from outrider.protocol.meta import PROTOCOL_VERSION, RequestMeta, trace_context
+from outrider.protocol.meta import PROTOCOL_VERSION, trace_context, trace_context_of
 from outrider.server.dispatch import Answer, Listen, Outcome, Work
 from outrider.server.registry import Prompt, Tool
+from outrider.tracing import Operation
 
-__all__ = ["arrived_over_http", "dispatch_traced", "note_answer", "note_listen", "perform_traced"]
+__all__ = ["arrived_over_http", "dispatch_traced", "note_answer", "note_listen", "perform_traced", "question_span"]
 
 _MAX_CHARS: Final = 256
 _PIPE: Final[Mapping[str, str | int]] = MappingProxyType({"network.transport": "pipe"})
@@ -116,7 +117,7 @@ def note_answer(
         {"name": params.name, "uri": params.uri, "ref": params.ref},
         _described(version or meta.get(PROTOCOL_VERSION)),
         request_id=request_id,
-        carried=_carried(meta),
+        carried=trace_context_of(meta),
         known=error is None,
         started=started,
     )
@@ -137,6 +138,13 @@ def note_listen(listen: Listen, *, is_accepted: bool) -> None:
     if not is_accepted:
         operation.refused(INTERNAL_ERROR, "too many open streams; try again later")
     operation.finish()
+
+
+def question_span(method: str, version: str) -> Operation:
+    """The operation for a request that the server makes of a legacy client, inside that of the function that asks."""
+    if not tracing.is_used():
+        return tracing.UNTRACED
+    return tracing.client_operation(method, {}, _described(version))
 
 
 async def perform_traced(work: Work, performing: Coroutine[Any, Any, Answer]) -> Answer:
@@ -167,12 +175,6 @@ async def perform_traced(work: Work, performing: Coroutine[Any, Any, Answer]) ->
 def _described(version: object) -> dict[str, str | int]:
     return (
         {**_way.get(), "mcp.protocol.version": version[:_MAX_CHARS]} if isinstance(version, str) else dict(_way.get())
-    )
-
-
-def _carried(meta: Mapping[str, Any]) -> dict[str, str]:
-    return trace_context(
-        RequestMeta(traceparent=meta.get("traceparent"), tracestate=meta.get("tracestate"), baggage=meta.get("baggage"))
     )
 
 

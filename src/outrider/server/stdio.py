@@ -30,7 +30,7 @@ from outrider.protocol.jsonrpc import Malformed, Notification, RequestId, encode
 from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, id_bytes, reply_bytes
 from outrider.server.spans import dispatch_traced, note_listen
 from outrider.server.subscriptions import Listener, closing_result
-from outrider.tracing import is_used
+from outrider.tracing import is_recording
 
 if TYPE_CHECKING:
     from outrider.server.app import Server
@@ -105,7 +105,7 @@ class StdioConnection:
 
     def _receive(self, line: bytes, due: list[bytes]) -> None:
         dispatch = self._dispatcher.dispatch
-        if is_used():
+        if is_recording():
             dispatch = partial(dispatch_traced, dispatch)
         outcome = dispatch(line, in_session=self._session is not None)
         if type(outcome) is Answer:
@@ -178,7 +178,7 @@ class StdioConnection:
 
         listener = Listener(listen.accepted, wake=wake, subscription_id=listen.id_json)
         is_accepted = self._server.subscriptions.add(listener)
-        if is_used():
+        if is_recording():
             note_listen(listen, is_accepted=is_accepted)
         if not is_accepted:
             self._send(error_answer(listen.id_json, INTERNAL_ERROR, "too many open streams; try again later").body)

@@ -46,9 +46,9 @@ from outrider.server.dispatch import (
 )
 from outrider.server.inputs import ElicitUrl, Question
 from outrider.server.registry import Principal
-from outrider.server.spans import note_answer
+from outrider.server.spans import note_answer, question_span
 from outrider.server.subscriptions import Listener
-from outrider.tracing import is_used
+from outrider.tracing import is_recording
 
 if TYPE_CHECKING:
     from outrider.server.app import Server
@@ -107,7 +107,7 @@ class LegacySession:
         self._capabilities: dict[str, Any] = {}
         self._client_info: Any = None
         self._log_level = _DEFAULT_LOG_LEVEL
-        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[ResultReply | ErrorReply]] = {}
         self._next_id = 1
         self.listener: Listener
 
@@ -129,7 +129,7 @@ class LegacySession:
         if not isinstance(message, Request):
             self._resolve(message)
             return None
-        if not is_used():
+        if not is_recording():
             return self._decide(message)
         started = time.perf_counter_ns()
         outcome = self._decide(message)
@@ -241,11 +241,19 @@ class LegacySession:
         if isinstance(question, ElicitUrl):
             params["elicitationId"] = question.elicitation_id or secrets.token_urlsafe(16)
         request_id, self._next_id = self._next_id, self._next_id + 1
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ResultReply | ErrorReply] = asyncio.get_running_loop().create_future()
         self._pending[request_id] = future
         try:
-            send(encode_request(request_id, question.method, params))
-            return await future
+            with question_span(question.method, self.version) as operation:
+                operation.sent(request_id)
+                carried = operation.meta()
+                send(encode_request(request_id, question.method, {**params, "_meta": carried} if carried else params))
+                reply = await future
+                if isinstance(reply, ErrorReply):
+                    operation.refused(reply.code, reply.message)
+                    text = f"the client answered error {reply.code}: {reply.message[:200]}"
+                    raise RequestRejected(INVALID_REQUEST, text)
+                return decode_value(reply.result)
         finally:
             self._pending.pop(request_id, None)
 
@@ -253,11 +261,7 @@ class LegacySession:
         future = self._pending.get(reply.id) if type(reply.id) is int else None
         if future is None or future.done():
             return
-        if isinstance(reply, ResultReply):
-            future.set_result(decode_value(reply.result))
-        else:
-            text = f"the client answered error {reply.code}: {reply.message[:200]}"
-            future.set_exception(RequestRejected(INVALID_REQUEST, text))
+        future.set_result(reply)
 
 
 def _refuse(id_json: bytes, code: int, message: str, data: Any = None) -> Answer:
