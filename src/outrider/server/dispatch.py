@@ -125,6 +125,7 @@ class Work(Struct, gc=False):
         meta: the request's `_meta`; the required fields are there.
         values: the variables of a resource template.
         version: the protocol version.
+        is_traced: whether it is to have a span.
     """
 
     id: RequestId
@@ -137,6 +138,7 @@ class Work(Struct, gc=False):
     values: dict[str, str] | None = None
     raw_params: Raw = Raw(b"")
     legacy: bool = False
+    is_traced: bool = False
 
 
 class Listen(Struct, gc=False):

@@ -39,7 +39,7 @@ from outrider.server.registry import Completer, Principal, Prompt, Registry, Res
 from outrider.server.schemas import InvalidArguments
 from outrider.server.spans import perform_traced
 from outrider.server.state import StateRejected, StateSeal
-from outrider.tracing import is_loaded, is_used
+from outrider.tracing import is_loaded
 
 __all__ = ["WORKER_THREAD_PREFIX", "Runner", "is_async"]
 
@@ -94,9 +94,11 @@ class Runner:
         Cancelling this cancels an async function; a sync one sees `ctx.cancelled`, and its result is dropped.
         """
         performing = self._perform(work, channel, principal)
-        if not is_used() and (work.meta.traceparent is None or not is_loaded()):
-            return performing
-        return perform_traced(work, performing)
+        meta = work.meta
+        # Where nothing is recorded, a context that came is handed on to whatever the function calls.
+        if work.is_traced or ((meta.traceparent is not None or meta.baggage is not None) and is_loaded()):
+            return perform_traced(work, performing)
+        return performing
 
     async def _perform(self, work: Work, channel: Channel, principal: Principal | None) -> Answer:
         if self._running >= self._max_concurrent:

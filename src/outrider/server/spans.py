@@ -90,6 +90,8 @@ def dispatch_traced(dispatch: Callable[..., Outcome], body: bytes, **how: Any) -
         except (msgspec.DecodeError, RecursionError, ValueError):
             return outcome
         note_answer(call.id, call.method, call.params, outcome, started)
+    elif isinstance(outcome, Work):
+        outcome.is_traced = True
     return outcome
 
 

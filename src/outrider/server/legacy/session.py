@@ -135,6 +135,8 @@ class LegacySession:
         outcome = self._decide(message)
         if type(outcome) is Answer:
             note_answer(message.id, message.method, message.params, outcome, started, version=self.version)
+        elif type(outcome) is Work:
+            outcome.is_traced = True
         return outcome
 
     def _decide(self, message: Request) -> Answer | Work:
