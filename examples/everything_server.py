@@ -21,8 +21,12 @@ from outrider.server import (
     ListRoots,
     Message,
     Mirrored,
+    RequestRejected,
     Sample,
     Server,
+    ServerOptions,
+    TaskOptions,
+    TaskSupport,
     Text,
     ToolError,
 )
@@ -36,6 +40,7 @@ server = Server(
     "everything",
     version="1.0.0",
     instructions="Every feature of MCP, each in its simplest form. Call test_simple_text to see that the server is there.",
+    options=ServerOptions(tasks=TaskOptions(poll_interval_ms=200)),
 )
 
 
@@ -309,6 +314,63 @@ async def test_input_required_result_capabilities(ctx: Context) -> str | InputRe
     }
     possible = {key: question for key, question in questions.items() if ctx.supports(question)}
     return f"Asked {len(await ctx.ask(possible))} things"
+
+
+# Tasks: work that a client need not wait for
+
+
+@server.tool(inline=True)
+def greet(name: str) -> str:
+    """Greet somebody, at once."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task=True)
+async def slow_compute(ctx: Context, seconds: float = 1.0, label: str = "") -> str:
+    """Take a while, as a task for clients that take tasks."""
+    ctx.status(f"computing {label}")
+    await asyncio.sleep(min(max(seconds, 0.0), 60.0))
+    return f"Computed {label} in {seconds:g} s"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fail in the way a model can read, after a while."""
+    await asyncio.sleep(0.1)
+    raise ToolError("This job intentionally fails")
+
+
+@server.tool(task=True)
+async def protocol_error_job() -> str:
+    """Fail with a protocol error."""
+    raise RequestRejected(-32000, "This job intentionally breaks the request")
+
+
+@server.tool(task=True)
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Ask the user while the task goes on."""
+    answer = await ctx.elicit(f"Delete {filename}?", _form("confirm", "boolean"))
+    return f"Deleted {filename}" if answer.accepted and answer.content["confirm"] else f"Kept {filename}"
+
+
+@server.tool(task=True)
+async def multi_input(ctx: Context) -> str:
+    """Ask the user two things at once; the answers may come one by one."""
+    answers = await ctx.ask(
+        {
+            "name": Elicit("What is your name?", _form("name")),
+            "confirm": Elicit("Go on?", _form("confirm", "boolean")),
+        }
+    )
+    return ", ".join(f"{key}: {answer.action}" for key, answer in answers.items())
+
+
+@server.tool(task=TaskSupport(required=True, after_s=None))
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask for a name first, and become a task only then."""
+    answer = await ctx.elicit("What is your name?", _form("name"), key="user_name")
+    await ctx.to_task()
+    return f"Done for {answer.content['name'] if answer.accepted else 'nobody'}"
 
 
 # Schemas and headers

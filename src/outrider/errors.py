@@ -28,6 +28,7 @@ __all__ = [
     "SignInFailed",
     "StoreError",
     "StreamEnded",
+    "TaskCancelled",
     "TimedOut",
     "TransportError",
     "Unavailable",
@@ -191,6 +192,21 @@ class InputNeeded(OutriderError):
         self.request_state = request_state
 
 
+class TaskCancelled(OutriderError):
+    """A task that was waited for was cancelled: by somebody else, or by the server.
+
+    Attributes:
+        task_id: the task.
+        status_message: why, in the server's words, or "": untrusted.
+    """
+
+    def __init__(self, task_id: str, status_message: str) -> None:
+        said = f": {status_message[:500]}" if status_message else ""
+        super().__init__(f"the task was cancelled{said}", hint="call the tool again if its result is still wanted")
+        self.task_id = task_id
+        self.status_message = status_message
+
+
 class NoCommonVersion(OutriderError):
     """Both sides were understood, but no protocol version is spoken by both.
 
@@ -244,7 +260,7 @@ class TimedOut(TransportError):
     """No answer within the time allowed.
 
     Attributes:
-        phase: what was being waited for: "start", "request" or "list".
+        phase: what was being waited for: "start", "request", "list" or "task".
         timeout_s: the limit that passed, in seconds.
     """
 

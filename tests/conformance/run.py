@@ -108,7 +108,7 @@ class Outcome:
 
 def run_server_scenario(scenario: str, spec_version: str, url: str) -> Outcome:
     """Lets the suite act as a client of the server at ``url``, on the loopback interface."""
-    return _run("server", scenario, spec_version, ["--url", url])
+    return _run("server", scenario, spec_version, ["--url", url, *_forced("server", scenario, spec_version)])
 
 
 def run_server_scenarios(spec_version: str, url: str) -> dict[str, Outcome]:
@@ -144,9 +144,12 @@ def run_client_scenario(scenario: str, spec_version: str, command: Sequence[str]
     """
     timeout = str(int(CLIENT_TIMEOUT_S * 1000))
     arguments = ["--command", shlex.join(command), "--timeout", timeout]
-    # Extensions belong to no version, and the suite would skip them at any.
-    force = ["--force"] if scenario in unscored_scenarios("client", spec_version) else []
-    return _run("client", scenario, spec_version, [*arguments, *force])
+    return _run("client", scenario, spec_version, [*arguments, *_forced("client", scenario, spec_version)])
+
+
+def _forced(side: Side, scenario: str, spec_version: str) -> list[str]:
+    """Extensions belong to no version, and the suite would skip them at any."""
+    return ["--force"] if scenario in unscored_scenarios(side, spec_version) else []
 
 
 @cache

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
 
-from conformance.run import Outcome, required_scenarios, run_server_scenarios
+from conformance.run import (
+    Outcome,
+    required_scenarios,
+    run_server_scenario,
+    run_server_scenarios,
+    unscored_scenarios,
+)
 from peers.ours import serving_everything
 from peers.provision import NODE, Environment
 
@@ -75,6 +82,20 @@ EXTRA = {
     MODERN: ("http-custom-header-server-validation", "http-header-validation", "json-schema-2020-12"),
     LEGACY: ("json-schema-2020-12", "server-session-lifecycle", "server-sse-polling"),
 }
+# Extensions belong to no version, and the suite requires them of nobody.
+EXTENSIONS = (
+    "tasks-capability-negotiation",
+    "tasks-dispatch-and-envelope",
+    "tasks-lifecycle",
+    "tasks-mrtr-composition",
+    "tasks-mrtr-input",
+    "tasks-request-headers",
+    "tasks-request-state-removal",
+    "tasks-required-task-error",
+    "tasks-wire-fields",
+)
+# The suite itself skips it, until it is written for listen streams.
+SKIPPED_BY_THE_SUITE = "tasks-status-notifications"
 CASES = [(version, name) for version in REQUIRED for name in (*REQUIRED[version], *EXTRA[version])]
 
 pytestmark = pytest.mark.conformance
@@ -93,11 +114,22 @@ def outcomes(url: str) -> Callable[[str], dict[str, Outcome]]:
     return cache(lambda version: run_server_scenarios(version, url))
 
 
+@pytest.fixture(scope="module")
+def extension_outcomes(url: str) -> dict[str, Outcome]:
+    """What came of every scenario of an extension, by its name. Most of a scenario is waiting, so they run side by side."""
+    names = (*EXTENSIONS, SKIPPED_BY_THE_SUITE)
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda name: run_server_scenario(name, MODERN, url), names)
+        return dict(zip(names, found, strict=True))
+
+
 @pytest.mark.parametrize("version", REQUIRED)
 def test_no_required_scenario_is_left_out(version: str, environment: Callable[[Environment], Environment]) -> None:
     """Ours: the lists above are the suite's own."""
     environment(NODE)
     assert set(REQUIRED[version]) == required_scenarios("server", version)
+    unscored = {*EXTENSIONS, SKIPPED_BY_THE_SUITE, *EXTRA[MODERN]} if version == MODERN else set(EXTRA[LEGACY])
+    assert unscored_scenarios("server", version) <= unscored
 
 
 @pytest.mark.parametrize(("version", "scenario"), CASES, ids=lambda value: value)
@@ -106,3 +138,16 @@ def test_server_meets_scenario(version: str, scenario: str, outcomes: Callable[[
     found = outcomes(version)
     assert scenario in found, f"the suite did not finish it; it finished {', '.join(sorted(found)) or 'nothing'}"
     assert found[scenario].passed, found[scenario].explain()
+
+
+@pytest.mark.parametrize("scenario", EXTENSIONS)
+def test_server_meets_scenario_of_an_extension(scenario: str, extension_outcomes: dict[str, Outcome]) -> None:
+    """Ours: no check of the official suite fails or warns."""
+    assert extension_outcomes[scenario].passed, extension_outcomes[scenario].explain()
+
+
+def test_a_scenario_that_the_suite_skips_is_noticed_when_it_no_longer_does(
+    extension_outcomes: dict[str, Outcome],
+) -> None:
+    """Ours: it moves up to the others then."""
+    assert [check.status for check in extension_outcomes[SKIPPED_BY_THE_SUITE].checks] == ["SKIPPED"]

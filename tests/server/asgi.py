@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider.protocol.headers import encode_value
+from outrider.protocol.headers import NAME_SOURCE, encode_value
 
 VERSION = "2026-07-28"
 DEADLINE_S = 30.0
@@ -158,8 +158,9 @@ class Caller:
             "mcp-protocol-version": own.get(VERSION_KEY, VERSION) if isinstance(own, dict) else VERSION,
             "mcp-method": method,
         }
-        name = (params or {}).get("uri" if method == "resources/read" else "name")
-        if method in ("tools/call", "prompts/get", "resources/read") and isinstance(name, str):
+        source = NAME_SOURCE.get(method)
+        name = (params or {}).get(source) if source is not None else None
+        if isinstance(name, str):
             mirrored["mcp-name"] = encode_value(name)
         return self.start(body, headers={**mirrored, **(headers or {})})
 

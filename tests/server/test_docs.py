@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from pathlib import Path
@@ -36,7 +37,7 @@ async def test_documented_server_does_what_is_said(documented: Any) -> None:
     headers = {"authorization": "Bearer secret"}
     assert (await caller.call("server/discover")).status == 401
     discovered = await caller.result("server/discover", headers=headers)
-    assert set(discovered["capabilities"]) == {"tools", "resources", "prompts", "logging"}
+    assert set(discovered["capabilities"]) == {"tools", "resources", "prompts", "logging", "extensions"}
     found = await caller.result("tools/call", {"name": "search", "arguments": {"query": "du"}}, headers=headers)
     assert found["structuredContent"] == [{"title": "Dune", "year": 1965}]
     empty = await caller.result("tools/call", {"name": "search", "arguments": {"query": " "}}, headers=headers)
@@ -54,6 +55,26 @@ async def test_documented_server_does_what_is_said(documented: Any) -> None:
     answers = {"inputResponses": {"loan": {"action": "accept", "content": {}}}}
     done = await caller.result("tools/call", {**borrow, **answers}, headers=headers, capabilities={"elicitation": {}})
     assert done["content"][0]["text"] == "Borrowed for 14 days."
+    takes = {"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+    scan = {"name": "scan", "arguments": {"shelf": "A"}}
+    created = await caller.result("tools/call", scan, headers=headers, capabilities=takes)
+    about = {"taskId": created["taskId"]}
+
+    async def reached(status: str) -> Any:
+        store = documented.server.tasks.store
+        async with asyncio.timeout(30):
+            while True:
+                _, revision = await store.read(created["taskId"])
+                task = await caller.result("tasks/get", about, headers=headers, capabilities=takes)
+                if task["status"] == status:
+                    return task
+                await store.changed(created["taskId"], revision)
+
+    asking = await reached("input_required")
+    assert asking["statusMessage"] == "book 3 of 3"
+    kept = {key: {"action": "decline"} for key in asking["inputRequests"]}
+    await caller.result("tasks/update", {**about, "inputResponses": kept}, headers=headers, capabilities=takes)
+    assert (await reached("completed"))["result"]["content"][0]["text"] == "scanned A, decline"
 
 
 def test_documents_mention_only_what_exists() -> None:

@@ -21,6 +21,7 @@ from outrider.catalog.sources import Configuration, ServerEntry, Surroundings, h
 from outrider.catalog.sources.entries import assign_keys
 from outrider.client.session import ProgressCallback
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
+from outrider.client.tasks import TaskCallback
 from outrider.errors import ConfigError, LocalProtocolError
 from outrider.protocol.freshness import Policy
 from outrider.protocol.model import PromptResult, ResourceResult, ToolResult
@@ -306,6 +307,7 @@ class Catalog:
         timeout_s: float | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: ProgressCallback | None = None,
+        on_task: TaskCallback | None = None,
     ) -> ToolResult: ...
 
     @overload
@@ -319,6 +321,7 @@ class Catalog:
         timeout_s: float | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: ProgressCallback | None = None,
+        on_task: TaskCallback | None = None,
     ) -> ToolResult | list[dict[str, Any]]:
         """Call a tool by its shown name, its unique bare name, or its reference; its server is started if need be.
 
@@ -335,7 +338,7 @@ class Catalog:
         member = self._require_member(found.id.server)
         return await member.use(
             lambda client: client.call_tool(
-                found.id.name, arguments, timeout_s=timeout_s, meta=meta, on_progress=on_progress
+                found.id.name, arguments, timeout_s=timeout_s, meta=meta, on_progress=on_progress, on_task=on_task
             )
         )
 

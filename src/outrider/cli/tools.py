@@ -322,7 +322,11 @@ def call(
         if not no_check:
             _check_arguments(str(found.id), values, schema)
         result = await catalog.call(
-            found.id, values, timeout_s=given["timeout_s"], on_progress=_show_progress if sys.stderr.isatty() else None
+            found.id,
+            values,
+            timeout_s=given["timeout_s"],
+            on_progress=_show_progress if sys.stderr.isatty() else None,
+            on_task=_show_task if sys.stderr.isatty() else None,
         )
         if as_json:
             _write_json({"schema": "outrider.result/1", "tool": str(found.id), "result": result.wire})
@@ -393,6 +397,10 @@ def _check_arguments(tool: str, values: dict[str, Any], schema: dict[str, Any]) 
 def _show_progress(progress: Any) -> None:
     total = f" of {progress.total:g}" if progress.total is not None else ""
     click.echo(f"\r\x1b[K{progress.progress:g}{total} {visible(progress.message)}", nl=False, err=True)
+
+
+def _show_task(task: Any) -> None:
+    click.echo(f"\r\x1b[Ktask {visible(task.status.value)}  {visible(task.status_message)}", nl=False, err=True)
 
 
 def _show_result(result: Any, folder: Path | None) -> None:

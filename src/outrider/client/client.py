@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -25,13 +25,8 @@ from outrider.client.remembering import Remembering
 from outrider.client.sending import Request, send
 from outrider.client.session import Change, ProgressCallback, Session, Subscription, Wanted
 from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
-from outrider.errors import (
-    HeaderMismatch,
-    InputNeeded,
-    LocalProtocolError,
-    RemoteProtocolError,
-    TimedOut,
-)
+from outrider.client.tasks import TaskCallback, Tasks
+from outrider.errors import HeaderMismatch, LocalProtocolError, OutriderError, RemoteProtocolError, TimedOut
 from outrider.protocol.headers import HeaderParam, header_params, param_headers
 from outrider.protocol.model import (
     PROMPTS,
@@ -55,6 +50,7 @@ from outrider.protocol.model import (
     read_result,
 )
 from outrider.protocol.schema_findings import SchemaFinding
+from outrider.protocol.tasks import Task
 from outrider.protocol.versions import Era
 
 __all__ = ["Client", "connect"]
@@ -104,6 +100,7 @@ class Client:
     Attributes:
         on_change: called with each `Change` the server announces; must not block.
         on_log: called with the params of each log message.
+        tasks: for those who keep a task's identifier; `call_tool` needs it not.
     """
 
     def __init__(
@@ -129,6 +126,7 @@ class Client:
             on_log=lambda params: call_back(self.on_log, params),
         )
         self._mirrored: dict[str, tuple[HeaderParam, ...]] = {}
+        self.tasks = Tasks(self)
 
     # -- life ----------------------------------------------------------------------------------------------------------------------
 
@@ -221,8 +219,10 @@ class Client:
         limit = self.options.request_timeout_s if timeout_s is None else timeout_s
         return await send(self._kept, Request(method, params, limit, is_safe, headers, meta, on_progress))
 
-    async def _result(self, method: str, params: Mapping[str, Any], *, is_safe: bool, **how: Any) -> Any:
-        """Make a call, and answer what the server asks back, until it has an answer of its own.
+    async def _result(
+        self, method: str, params: Mapping[str, Any], *, is_safe: bool, may_be_task: bool = False, **how: Any
+    ) -> Any:
+        """Make a call, and answer what the server asks back, until it has an answer of its own, or a task.
 
         Each round is a request by itself: a new id, the original params, the answers, and the state exactly as it came.
 
@@ -230,7 +230,8 @@ class Client:
         """
         asked: Mapping[str, Any] = params
         for _ in range(self.options.max_input_rounds + 1):
-            result = read_result(method, await self.request(method, asked, is_safe=is_safe, **how))
+            answer = await self.request(method, asked, is_safe=is_safe, **how)
+            result = read_result(method, answer, may_be_task=may_be_task)
             if not isinstance(result, InputRequired):
                 return result
             asked = {**params, **await self._answers(method, result)}
@@ -241,13 +242,9 @@ class Client:
 
     async def _answers(self, method: str, interim: InputRequired) -> dict[str, Any]:
         """The members that a retry adds to the original params."""
-        inputs, answers = self.options.inputs, {}
-        for key, request in interim.input_requests.items():
-            asked, params = request["method"], request.get("params")
-            if not inputs.can_answer(asked):
-                raise InputNeeded(method, interim.input_requests, interim.request_state)
-            answers[key] = await inputs.answer(asked, params if isinstance(params, dict) else {}, self.target.label)
-        added: dict[str, Any] = {"inputResponses": answers} if interim.input_requests else {}
+        requests, state = interim.input_requests, interim.request_state
+        answers = await self.options.inputs.answer_all(method, requests, state, self.target.label)
+        added: dict[str, Any] = {"inputResponses": answers} if requests else {}
         if interim.request_state is not None:
             added["requestState"] = interim.request_state
         return added
@@ -327,38 +324,60 @@ class Client:
         timeout_s: float | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: ProgressCallback | None = None,
+        on_task: TaskCallback | None = None,
     ) -> ToolResult:
         """Call a tool. It is sent once: no failure makes it run twice.
 
         The one repetition is after -32020, with which a server refuses headers before it looks at the call: the tool list is read anew and
         the call made with the headers it now asks for.
 
+        A server that answers with a task is asked for it until it is over. Whoever cancels this call cancels the task.
+
         Args:
             name: the tool's own name at this server.
             arguments: its arguments; None for none.
-            timeout_s: how long to wait, in seconds; None for the options' `request_timeout_s`.
+            timeout_s: how long to wait, in seconds; None for the options' `request_timeout_s`, and `task_timeout_s` for a task.
             meta: further `_meta` keys.
-            on_progress: called for each progress notification.
+            on_progress: called for each progress notification; tasks send none.
+            on_task: see `TaskCallback`.
 
         Raises:
             InputNeeded: the server wants input first.
+            TaskCancelled: the call became a task, and that was cancelled.
 
         Spec: 2026-07-28 server/tools#calling-tools, basic/transports/streamable-http#client-behavior
         """
+        answer = await self.start_tool(name, arguments, timeout_s=timeout_s, meta=meta, on_progress=on_progress)
+        if isinstance(answer, ToolResult):
+            return answer
+        return await self.tasks.finish(answer, timeout_s=timeout_s, on_task=on_task)
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: ProgressCallback | None = None,
+    ) -> ToolResult | Task:
+        """Call a tool, and return with the first answer: a result, or a task to `client.tasks.wait` for. Options as for `call_tool`."""
+        may_be_task = await self.takes_tasks()
         params = {"name": name, "arguments": dict(arguments or {})}
         headers = param_headers(self._mirrored.get(name, ()), params["arguments"])  # type: ignore[arg-type]
 
-        async def call() -> ToolResult:
+        async def call() -> ToolResult | Task:
             result = await self._result(
                 "tools/call",
                 params,
                 is_safe=False,
+                may_be_task=may_be_task,
                 timeout_s=timeout_s,
                 headers=headers,
                 meta=meta,
                 on_progress=on_progress,
             )
-            return cast(ToolResult, result)
+            return cast("ToolResult | Task", result)
 
         try:
             return await call()
@@ -370,6 +389,15 @@ class Client:
         except HeaderMismatch as error:
             error.hint = "the headers fit the tool's present schema; something on the way, such as a proxy, drops or rewrites them"
             raise
+
+    async def takes_tasks(self) -> bool:
+        """Whether both sides take tasks: the server announces the extension, and the options allow it."""
+        session = await self._kept.opened()
+        if session.description is None and session.era is Era.MODERN and self.options.tasks:
+            # Opened from memory. That the server cannot be asked is no reason against a call.
+            with suppress(OutriderError):
+                session.description = await self.discover()
+        return session.takes_tasks
 
     async def read_resource(self, uri: str, *, timeout_s: float | None = None) -> ResourceResult:
         """Read a resource. Spec: 2026-07-28 server/resources#reading-resources"""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from outrider.errors import INVALID_PARAMS, METHOD_NOT_FOUND, LocalProtocolError, OutriderError
+from outrider.errors import INVALID_PARAMS, METHOD_NOT_FOUND, InputNeeded, LocalProtocolError, OutriderError
 
 __all__ = ["CANCEL", "DECLINE", "Elicited", "FormRequest", "InputHandlers", "UrlRequest"]
 
@@ -122,6 +122,28 @@ class InputHandlers:
             case "roots/list":
                 return self.roots is not None
         return False
+
+    async def answer_all(
+        self, asking: str, requests: Mapping[str, Any], state: str | None, server: str
+    ) -> dict[str, Any]:
+        """The results for all requests of an interim result, or of a task, by their keys.
+
+        Args:
+            asking: the method that the server asks before it answers.
+            requests: `{"method": str, "params": {…}}` by key.
+            state: what goes back with the answers, for the error.
+            server: the target that asks, as it may be shown.
+
+        Raises:
+            InputNeeded: one of them has no handler; nobody was asked for it and what follows.
+        """
+        answers = {}
+        for key, request in requests.items():
+            method, params = request["method"], request.get("params")
+            if not self.can_answer(method):
+                raise InputNeeded(asking, dict(requests), state)
+            answers[key] = await self.answer(method, params if isinstance(params, dict) else {}, server)
+        return answers
 
     async def answer(self, method: str, params: Mapping[str, Any], server: str) -> dict[str, Any]:
         """The result for one request of a server's.

@@ -77,6 +77,7 @@ class LegacySession:
     """
 
     era = Era.LEGACY
+    takes_tasks = False
 
     def __init__(self, channel: Channel, options: ClientOptions, ids: itertools.count[int], label: str) -> None:
         self.channel = channel

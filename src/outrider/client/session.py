@@ -20,6 +20,7 @@ from msgspec import Raw, Struct
 from outrider.client.channel import Channel, Incoming, Outgoing, Reply, call_back
 from outrider.client.target import ClientOptions
 from outrider.errors import ConnectionLost, LocalProtocolError, OutriderError, peer_error
+from outrider.protocol import tasks
 from outrider.protocol.headers import standard_headers
 from outrider.protocol.jsonrpc import ErrorReply, Notification, RequestId, decode_value
 from outrider.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID, render_request_meta
@@ -176,6 +177,7 @@ class Session(Protocol):
         session_id: of a legacy HTTP session, else "".
         on_change: called for every change the server announces, subscribed or not; must not block.
         trace: called for each request that the session makes of its own accord, to subscribe; gives what traces it.
+        takes_tasks: whether tool calls declare that they may be answered with a task.
     """
 
     era: Era
@@ -186,6 +188,11 @@ class Session(Protocol):
     on_change: Callable[[Change], None]
     on_log: Callable[[Mapping[str, Any]], None]
     trace: Trace
+
+    @property
+    def takes_tasks(self) -> bool:
+        """See above."""
+        ...
 
     async def call(
         self,
@@ -296,10 +303,19 @@ class ModernSession:
         self._plain_meta = Raw(msgspec.json.encode(self._meta(None)))
         channel.on_incoming = self._take
 
-    def _meta(self, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-        return render_request_meta(
-            self.version, self._options.client_info, self._options.declared_capabilities(), extra=extra
-        )
+    @property
+    def takes_tasks(self) -> bool:
+        """See `Session.takes_tasks`: the user allows it, and the server has announced the extension."""
+        announced = self.description is not None and tasks.declares(self.description.capabilities)
+        return self._options.tasks and announced
+
+    def _meta(self, extra: Mapping[str, Any] | None, *, takes_tasks: bool = False) -> dict[str, Any]:
+        capabilities = self._options.declared_capabilities()
+        if takes_tasks:
+            extensions = capabilities.get("extensions")
+            known = extensions if isinstance(extensions, Mapping) else {}
+            capabilities = {**capabilities, "extensions": {**known, tasks.EXTENSION: {}}}
+        return render_request_meta(self.version, self._options.client_info, capabilities, extra=extra)
 
     def _outgoing(
         self,
@@ -313,7 +329,12 @@ class ModernSession:
         request_id = next(self._ids)
         if wants_progress:
             meta = {**(meta or {}), PROGRESS_TOKEN: request_id}
-        full = {**params, "_meta": self._meta(meta) if meta else self._plain_meta}
+        # Only the requests that the extension is about declare it, so that what is remembered of the others does not depend on it.
+        takes_tasks = method in tasks.METHODS or (method in tasks.TASK_METHODS and self.takes_tasks)
+        full = {
+            **params,
+            "_meta": self._meta(meta, takes_tasks=takes_tasks) if meta or takes_tasks else self._plain_meta,
+        }
         if self.channel.stdio:
             return Outgoing(request_id, method, full)
         standard = standard_headers(method, params, self.version)

@@ -143,6 +143,8 @@ class ClientOptions:
         capabilities: further ClientCapabilities to declare, beside those that `inputs` stands for.
         inputs: who answers when a server asks back.
         max_input_rounds: how often one call may ask back before it is given up.
+        tasks: take tasks: servers that announce the extension are told with each tool call that they may answer with one.
+        task_timeout_s: from a task to its end, unless a call has a limit of its own.
         auth: signs in where servers demand it; None to fail with `AuthRequired`. A configured `Authorization` header goes before it.
         trace: called with a direction (">" out, "<" in, "!" diagnostic) and a redacted line for every message; None for none.
     """
@@ -161,6 +163,8 @@ class ClientOptions:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     inputs: InputHandlers = field(default_factory=InputHandlers)
     max_input_rounds: int = 10
+    tasks: bool = True
+    task_timeout_s: float = 3600.0
     auth: Authorizer | None = None
     trace: Callable[[str, str], None] | None = None
 

@@ -20,6 +20,7 @@ import msgspec
 from outrider.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from outrider.protocol.schema import Subschema, render_pointer, subschemas
 from outrider.protocol.schema_findings import SchemaFinding, Verdict
+from outrider.protocol.tasks import METHODS as TASK_METHODS
 
 __all__ = [
     "LAST_EVENT_ID",
@@ -48,12 +49,16 @@ SESSION_ID: Final = "Mcp-Session-Id"
 LAST_EVENT_ID: Final = "Last-Event-ID"
 """Legacy only, as above."""
 
-NAME_SOURCE: Final[dict[str, Literal["name", "uri"]]] = {
+NAME_SOURCE: Final[dict[str, Literal["name", "uri", "taskId"]]] = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
+    **dict.fromkeys(TASK_METHODS, "taskId"),
 }
-"""The methods that need `Mcp-Name`, and the member of `params` it mirrors. Spec: streamable-http#standard-request-headers (MUST)"""
+"""The methods that need `Mcp-Name`, and the member of `params` it mirrors.
+
+Spec: streamable-http#standard-request-headers, io.modelcontextprotocol/tasks#streamable-http-routing-headers (MUST)
+"""
 
 ANNOTATION: Final = "x-mcp-header"
 MAX_SAFE_INTEGER: Final = 2**53 - 1

@@ -19,6 +19,7 @@ from msgspec import Raw, Struct
 from outrider.errors import RemoteProtocolError
 from outrider.protocol.meta import SERVER_INFO
 from outrider.protocol.schema_findings import Verdict, check_input_schema, check_output_schema
+from outrider.protocol.tasks import RESULT_TYPE, TASK_METHODS, Task, read_task
 
 __all__ = [
     "LIST_KINDS",
@@ -47,6 +48,7 @@ __all__ = [
     "read_initialize",
     "read_page",
     "read_result",
+    "read_tool_result",
 ]
 
 
@@ -632,7 +634,16 @@ def _read_block(value: object, what: str) -> ContentBlock:
     return ContentBlock(value["type"], value)
 
 
-def _read_tool_result(wire: dict[str, Any]) -> ToolResult:
+def read_tool_result(wire: dict[str, Any]) -> ToolResult:
+    """Read the decoded result of a tool call, as it stands in an answer or in a completed task.
+
+    Raises:
+        RemoteProtocolError: it is not of that shape, or of another result type.
+
+    Spec: 2026-07-28 server/tools#tool-result
+    """
+    if wire.get("resultType") not in (None, "complete"):
+        raise _unknown_type("tools/call", wire)
     blocks = wire.get("content")
     if blocks is None and "structuredContent" in wire:
         blocks = []
@@ -682,20 +693,26 @@ def _read_completion(wire: dict[str, Any]) -> Completion:
 
 
 _RESULT_READERS: Final = {
-    "tools/call": _read_tool_result,
+    "tools/call": read_tool_result,
     "resources/read": _read_resource_result,
     "prompts/get": _read_prompt_result,
     "completion/complete": _read_completion,
 }
 
 
-def read_result(method: str, payload: Raw | bytes) -> _Result:
-    """Read the result of a call: ToolResult, ResourceResult, PromptResult or Completion by method, or InputRequired.
+def read_result(method: str, payload: Raw | bytes, *, may_be_task: bool = False) -> _Result | Task:
+    """Read the result of a call: ToolResult, ResourceResult, PromptResult or Completion by method, or InputRequired, or a Task.
+
+    Args:
+        method: the request's method.
+        payload: the result's JSON.
+        may_be_task: whether the request declared that it takes tasks.
 
     Raises:
-        RemoteProtocolError: the result is not of the shape its method promises, or of an unknown result type.
+        RemoteProtocolError: the result is not of the shape its method promises, or of an unknown result type. A task that was not
+            declared, or that answers a method without tasks, is one of these.
 
-    Spec: 2026-07-28 basic/index#resulttype (MUST)
+    Spec: 2026-07-28 basic/index#resulttype, io.modelcontextprotocol/tasks#capability-negotiation (MUST)
     """
     wire = _decode_object(payload, f"the answer to {method}")
     result_type = wire.get("resultType")
@@ -711,6 +728,14 @@ def read_result(method: str, payload: Raw | bytes) -> _Result:
                 f"the answer to {method} asks for input in a form that cannot be read", rule="basic/patterns/mrtr"
             )
         return InputRequired(wire, requests, state if isinstance(state, str) else None)
-    raise RemoteProtocolError(
-        f"the answer to {method} has the unknown result type {str(result_type)[:40]!r}", rule="basic/index#resulttype"
+    if result_type == RESULT_TYPE and may_be_task and method in TASK_METHODS:
+        return read_task(wire, f"the answer to {method}", detailed=False)
+    raise _unknown_type(method, wire)
+
+
+def _unknown_type(method: str, wire: dict[str, Any]) -> RemoteProtocolError:
+    kind = str(wire.get("resultType"))[:40]
+    unasked = ", which this request did not allow" if kind == RESULT_TYPE else ""
+    return RemoteProtocolError(
+        f"the answer to {method} has the unknown result type {kind!r}{unasked}", rule="basic/index#resulttype"
     )

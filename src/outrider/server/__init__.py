@@ -33,7 +33,9 @@ from outrider.server.inputs import (
     Sampled,
     WireQuestion,
 )
-from outrider.server.registry import Principal
+from outrider.server.registry import Principal, TaskSupport
+from outrider.server.task_store import MemoryTaskStore, TaskRecord, TaskStore, TooManyTasks
+from outrider.server.tasks import TaskOptions
 
 __all__ = [
     "Annotations",
@@ -49,6 +51,7 @@ __all__ = [
     "InputRequest",
     "Link",
     "ListRoots",
+    "MemoryTaskStore",
     "Message",
     "Mirrored",
     "Principal",
@@ -60,7 +63,12 @@ __all__ = [
     "Sampled",
     "Server",
     "ServerOptions",
+    "TaskOptions",
+    "TaskRecord",
+    "TaskStore",
+    "TaskSupport",
     "Text",
+    "TooManyTasks",
     "ToolError",
     "ToolReply",
     "Unauthorized",

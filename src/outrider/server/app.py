@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
@@ -24,10 +24,11 @@ from outrider.server.definitions import (
     tool_of_function,
 )
 from outrider.server.dispatch import Dispatcher
-from outrider.server.registry import Completer, Prompt, Registry, ResourceTemplate, Visibility
+from outrider.server.registry import Completer, Prompt, Registry, ResourceTemplate, TaskSupport, Tool, Visibility
 from outrider.server.running import Runner
 from outrider.server.state import StateSeal
 from outrider.server.subscriptions import Subscriptions
+from outrider.server.tasks import TaskOptions, Tasks
 
 if TYPE_CHECKING:
     from outrider.server.http import Authenticate, Endpoint, HttpOptions
@@ -59,6 +60,7 @@ class ServerOptions:
         max_listeners: open listen streams and legacy sessions; more are refused as busy.
         worker_threads: threads for synchronous functions.
         expose_errors: whether the text of an unexpected exception reaches the client. Off, because it may name internals.
+        tasks: how tasks are kept and run; see `TaskOptions`.
     """
 
     identity: Mapping[str, Any] | None = None
@@ -75,6 +77,7 @@ class ServerOptions:
     max_listeners: int = 20_000
     worker_threads: int = 40
     expose_errors: bool = False
+    tasks: TaskOptions = field(default_factory=TaskOptions)
 
 
 class Server:
@@ -117,14 +120,17 @@ class Server:
         self.registry.changed = self.subscriptions.list_changed
         self._methods: dict[str, Callable[..., Any]] = {}
         keys = options.state_keys or ((key,) if (key := os.environ.get(STATE_KEY_VARIABLE)) else None)
+        seal = StateSeal(keys, ttl_s=options.state_ttl_s)
         self.runner = Runner(
             self.registry,
-            StateSeal(keys, ttl_s=options.state_ttl_s),
+            seal,
             max_concurrent=options.max_concurrent,
             request_timeout_s=options.request_timeout_s,
             worker_threads=options.worker_threads,
             expose_errors=options.expose_errors,
         )
+        self.tasks = Tasks(options.tasks, self.registry, seal, expose_errors=options.expose_errors)
+        self.runner.perform_as_task = self.tasks.call
 
     @property
     def name(self) -> str:
@@ -150,6 +156,7 @@ class Server:
         inline: bool = False,
         visible_to: Visibility | None = None,
         timeout_s: float | None = None,
+        task: TaskSupport | bool | Literal["required"] = False,
         replace: bool = False,
     ) -> Callable[[_F], _F]: ...
     def tool(
@@ -165,6 +172,7 @@ class Server:
         inline: bool = False,
         visible_to: Visibility | None = None,
         timeout_s: float | None = None,
+        task: TaskSupport | bool | Literal["required"] = False,
         replace: bool = False,
     ) -> Any:
         """Register a function as a tool; a decorator with or without options, or a call.
@@ -182,6 +190,7 @@ class Server:
             inline: run a sync function on the event loop instead of a worker thread. Only for one that never blocks.
             visible_to: who sees and may call it. Makes every list of tools private.
             timeout_s: a time limit of its own, in seconds.
+            task: whether it runs as a task for clients that take tasks: True, "required" to refuse all others, or a `TaskSupport`.
             replace: take the place of a tool with this name.
 
         Raises:
@@ -198,6 +207,7 @@ class Server:
                 inline=inline,
                 visible_to=visible_to,
                 timeout_s=timeout_s,
+                task=task,
                 replace=replace,
             )
         tool = tool_of_function(
@@ -210,8 +220,9 @@ class Server:
             inline=inline,
             visible_to=visible_to,
             timeout_s=timeout_s,
+            task=TaskSupport.of(task),
         )
-        self.registry.add(tool, replace=replace)
+        self._add_tool(tool, replace=replace)
         return function
 
     def add_tool_definition(
@@ -222,6 +233,7 @@ class Server:
         validate: bool = True,
         visible_to: Visibility | None = None,
         timeout_s: float | None = None,
+        task: TaskSupport | bool | Literal["required"] = False,
         replace: bool = False,
     ) -> None:
         """Register a tool whose definition is written by hand or comes from elsewhere; all its members are kept as they are.
@@ -232,12 +244,23 @@ class Server:
             validate: whether arguments are checked against `inputSchema` before the call.
             visible_to: as for `tool`.
             timeout_s: as for `tool`.
+            task: as for `tool`.
             replace: as for `tool`.
 
         Raises:
             ValueError: the name or a schema is not allowed, or the name is taken.
         """
-        tool = tool_of_definition(definition, call, validate=validate, visible_to=visible_to, timeout_s=timeout_s)
+        support = TaskSupport.of(task)
+        tool = tool_of_definition(
+            definition, call, validate=validate, visible_to=visible_to, timeout_s=timeout_s, task=support
+        )
+        self._add_tool(tool, replace=replace)
+
+    def _add_tool(self, tool: Tool, *, replace: bool) -> None:
+        if tool.task is not None:
+            # An author who speaks the extension on their own keeps their methods.
+            for method, serve in self.tasks.methods.items():
+                self._methods.setdefault(method, serve)
         self.registry.add(tool, replace=replace)
 
     def remove_tool(self, name: str) -> bool:
@@ -504,4 +527,5 @@ class Server:
     def close(self) -> None:
         """End the streams and let go of the worker threads; functions that still run there are not waited for."""
         self.close_streams()
+        self.tasks.close()
         self.runner.close()

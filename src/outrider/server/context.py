@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -31,7 +32,7 @@ from outrider.server.inputs import (
 )
 from outrider.server.registry import Principal
 
-__all__ = ["Channel", "Context", "LeaveForInput", "RequestRejected"]
+__all__ = ["Channel", "Context", "LeaveForInput", "RequestRejected", "TaskChannel"]
 
 _T = TypeVar("_T")
 _LEVEL_RANK: Final = {level: rank for rank, level in enumerate(LOG_LEVELS)}
@@ -83,6 +84,35 @@ class Channel(Protocol):
         """Let a legacy HTTP client go and come back for the rest; elsewhere nothing."""
 
 
+class TaskChannel(ABC):
+    """The `Channel` of a function that is, or may become, a task.
+
+    Attributes:
+        task_id: the task's identifier, drawn before there is one.
+        asks_first: whether questions travel in results until the function itself makes the task.
+    """
+
+    task_id: str
+    asks_first: bool
+
+    @property
+    @abstractmethod
+    def has_begun(self) -> bool:
+        """Whether there is a task."""
+
+    @abstractmethod
+    async def begin(self) -> None:
+        """Make the task, if there is none yet."""
+
+    @abstractmethod
+    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Put questions into the task and wait for the raw answers, by the same keys."""
+
+    @abstractmethod
+    def say(self, message: str) -> None:
+        """Tell what the task is doing. Called on the event loop."""
+
+
 class Context:
     """Ask for it with a parameter annotated `Context`; the client does not see that parameter.
 
@@ -115,6 +145,7 @@ class Context:
         loop: asyncio.AbstractEventLoop,
         state: dict[str, Any],
         answers: Mapping[str, Any],
+        task: TaskChannel | None = None,
     ) -> None:
         """Made by the server."""
         self.request_id, self.method, self.principal = request_id, method, principal
@@ -125,6 +156,7 @@ class Context:
         self._progress_token = progress_token
         self._log_rank = _LEVEL_RANK.get(log_level, len(LOG_LEVELS)) if log_level else len(LOG_LEVELS)
         self._channel = channel
+        self._task = task
         self._loop = loop
         self._loop_thread = threading.get_ident()
         self._last_progress: float | None = None
@@ -140,8 +172,56 @@ class Context:
         """Called by the server when the work is no longer wanted."""
         self._cancelled.set()
 
+    @property
+    def task_id(self) -> str | None:
+        """The identifier of the task that this function is, or None when it is none."""
+        return self._task.task_id if self._task is not None and self._task.has_begun else None
+
+    @property
+    def may_ask_directly(self) -> bool:
+        """Whether a question may be put and awaited, now or later, instead of leaving the function."""
+        return self.era is Era.LEGACY or self._task is not None
+
+    @property
+    def asks_directly(self) -> bool:
+        """Whether a question is put and awaited, instead of leaving the function."""
+        return self.era is Era.LEGACY or self._is_or_becomes_task
+
+    @property
+    def _is_or_becomes_task(self) -> bool:
+        return self._task is not None and (self._task.has_begun or not self._task.asks_first)
+
+    async def to_task(self) -> bool:
+        """Answer the client with a task now, if the tool may be one and the client takes it; the function goes on either way.
+
+        Returns:
+            Whether this function is a task.
+
+        Raises:
+            RequestRejected: too many tasks are kept already.
+
+        Spec: io.modelcontextprotocol/tasks#task-creation (SHOULD ask what is asked by results before)
+        """
+        if self._task is None:
+            return False
+        await self._task.begin()
+        return True
+
+    def status(self, message: str) -> None:
+        """Tell people what this task is doing; the latest message is shown. Without a task, nothing happens.
+
+        Never waits and may be called from any thread. Spec: io.modelcontextprotocol/tasks#tasks, statusMessage
+        """
+        task = self._task
+        if task is None or not task.has_begun or self._cancelled.is_set():
+            return
+        if threading.get_ident() == self._loop_thread:
+            task.say(message)
+        else:
+            self._loop.call_soon_threadsafe(task.say, message)
+
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the work is. Nothing is sent unless the client asked for it.
+        """Tell the client how far the work is. Nothing is sent unless the client asked for it. In a task it becomes the status message.
 
         Args:
             progress: how much is done; a value that is not greater than the last one is not sent.
@@ -150,6 +230,9 @@ class Context:
 
         Never waits and may be called from any thread. Spec: 2026-07-28 basic/patterns/progress (MUST increase)
         """
+        if self.task_id is not None:
+            self.status(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+            return
         if self._progress_token is None or self._cancelled.is_set():
             return
         if self._last_progress is not None and progress <= self._last_progress:
@@ -212,7 +295,8 @@ class Context:
         """Ask the client several things at once.
 
         In the modern era the function is left here when an answer is missing, and runs again from its top when the client comes back with
-        the answers: whatever stands before a question runs once per round. In the legacy era the questions are sent and awaited.
+        the answers: whatever stands before a question runs once per round. In the legacy era the questions are sent and awaited, and in a
+        task they are shown and awaited.
 
         Args:
             questions: by a key of the author's choice that stays the same from round to round.
@@ -234,8 +318,11 @@ class Context:
         self.used_answers |= found
         missing = {key: question for key, question in questions.items() if key not in found}
         if missing:
-            raise LeaveForInput(missing)
-        return answers
+            if not self._is_or_becomes_task:
+                raise LeaveForInput(missing)
+            replies = await self.request_answers(missing)
+            answers |= {key: _read(question, key, replies[key]) for key, question in missing.items()}
+        return {key: answers[key] for key in questions}
 
     def require(self, questions: Mapping[str, Question]) -> None:
         """Refuse the request unless the client declared what every question needs.
@@ -252,7 +339,10 @@ class Context:
                 )
 
     async def request_answers(self, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Send questions to a legacy client side by side and wait for the raw answers. Used by the server."""
+        """Ask a legacy client by requests, or through the task, and wait for the raw answers. Used by the server."""
+        if self._task is not None:
+            await self._task.begin()
+            return await self._task.ask(questions)
         tasks = [self._loop.create_task(self._channel.request(question)) for question in questions.values()]
         try:
             # Not a TaskGroup: an author is to see the one error, not a group with it inside.

@@ -24,7 +24,7 @@ from outrider.server.content import CONTENT_TYPES
 from outrider.server.context import Context
 from outrider.server.docstrings import parse_docstring
 from outrider.server.inputs import InputRequest
-from outrider.server.registry import Prompt, Resource, ResourceTemplate, Tool, Visibility
+from outrider.server.registry import Prompt, Resource, ResourceTemplate, TaskSupport, Tool, Visibility
 from outrider.server.running import is_async
 from outrider.server.schemas import OutputType, Parameters
 from outrider.server.templates import UriTemplate
@@ -54,6 +54,7 @@ def tool_of_function(
     inline: bool,
     visible_to: Visibility | None,
     timeout_s: float | None,
+    task: TaskSupport | None,
 ) -> Tool:
     """The tool that a function is; the options are those of `Server.tool`.
 
@@ -77,6 +78,7 @@ def tool_of_function(
         inline=inline,
         visible_to=visible_to,
         timeout_s=timeout_s,
+        task=task,
     )
 
 
@@ -87,6 +89,7 @@ def tool_of_definition(
     validate: bool,
     visible_to: Visibility | None,
     timeout_s: float | None,
+    task: TaskSupport | None,
 ) -> Tool:
     """The tool that a definition describes; the options are those of `Server.add_tool_definition`.
 
@@ -104,6 +107,7 @@ def tool_of_definition(
         check_arguments=_argument_checker(schema) if validate else None,
         visible_to=visible_to,
         timeout_s=timeout_s,
+        task=task,
     )
 
 
@@ -117,6 +121,7 @@ def _tool(
     inline: bool = False,
     visible_to: Visibility | None,
     timeout_s: float | None,
+    task: TaskSupport | None,
 ) -> Tool:
     name = definition["name"]
     mirrored = header_params(definition["inputSchema"])
@@ -141,6 +146,7 @@ def _tool(
         wants_context=parameters is None or parameters.injected is not None,
         mirrored=mirrored,
         timeout_s=timeout_s,
+        task=task,
     )
 
 

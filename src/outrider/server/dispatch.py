@@ -23,6 +23,7 @@ from outrider.errors import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    MISSING_CLIENT_CAPABILITY,
     PARSE_ERROR,
     UNSUPPORTED_VERSION,
     http_status,
@@ -40,6 +41,8 @@ from outrider.protocol.jsonrpc import (
 )
 from outrider.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
 from outrider.protocol.model import LIST_KINDS
+from outrider.protocol.tasks import EXTENSION as TASKS_EXTENSION
+from outrider.protocol.tasks import declares, required_capabilities
 from outrider.protocol.versions import MODERN_VERSIONS
 from outrider.server.registry import Principal, Prompt, Registry, Resource, ResourceTemplate
 
@@ -90,6 +93,7 @@ class Params(Struct, rename="camel", gc=False):
     meta: RequestMeta | UnsetType = field(default=UNSET, name="_meta")
     name: str | UnsetType = UNSET
     uri: str | UnsetType = UNSET
+    task_id: Any = UNSET
     cursor: str | None = None
     arguments: Raw = Raw(b"")
     input_responses: dict[str, Any] | UnsetType = UNSET
@@ -126,6 +130,7 @@ class Work(Struct, gc=False):
         values: the variables of a resource template.
         version: the protocol version.
         is_traced: whether it is to have a span.
+        as_task: whether the function may become a task: the tool allows it, and the client takes tasks.
     """
 
     id: RequestId
@@ -139,6 +144,7 @@ class Work(Struct, gc=False):
     raw_params: Raw = Raw(b"")
     legacy: bool = False
     is_traced: bool = False
+    as_task: bool = False
 
 
 class Listen(Struct, gc=False):
@@ -353,6 +359,12 @@ class Dispatcher:
             if finding is not None:
                 return error_answer(work.id_json, HEADER_MISMATCH, finding.message)
         work.item = tool
+        if tool.task is not None:
+            # Older revisions have no extensions, whatever their clients declare.
+            work.as_task = not work.legacy and declares(work.meta.client_capabilities)
+            if tool.task.required and not work.as_task:
+                text = f"tool {tool.key} runs only as a task, for clients with the capability {TASKS_EXTENSION}"
+                return error_answer(work.id_json, MISSING_CLIENT_CAPABILITY, text, required_capabilities())
         return None
 
     @staticmethod
@@ -398,6 +410,11 @@ class Dispatcher:
         )
         return Listen(request_id, id_json, accepted, meta)
 
+    def _name_source(self, method: str) -> str | None:
+        """The member of params that `Mcp-Name` mirrors. An extension's methods have none on servers without the extension."""
+        source = _NAME_SOURCE.get(method)
+        return source if source != "taskId" or method in self._methods else None
+
     def _check_headers(
         self,
         id_json: bytes,
@@ -407,12 +424,12 @@ class Dispatcher:
         headers: Sequence[tuple[bytes, bytes]],
         header_map: Mapping[bytes, bytes],
     ) -> Answer | None:
-        source = _NAME_SOURCE.get(method)
+        source = self._name_source(method)
         value: str | None = None
         if source is not None:
-            named = params.uri if source == "uri" else params.name
-            if named is UNSET:
-                return error_answer(id_json, INVALID_PARAMS, f"params.{source} is missing")
+            named = params.uri if source == "uri" else params.name if source == "name" else params.task_id
+            if not isinstance(named, str):
+                return error_answer(id_json, INVALID_PARAMS, f"params.{source} is missing or not a text")
             value = named
         if (
             value is not None
@@ -505,7 +522,7 @@ class Dispatcher:
         if version not in self._modern:
             return self._refuse_version(id_json, version, headers, header_map)
         if header_map is not None:
-            source = _NAME_SOURCE.get(message.method)
+            source = self._name_source(message.method)
             name = _text(members.get(source)) if source else None
             finding = mcp_headers.check_headers(headers or (), method=message.method, name=name, version=version)
             if finding is not None:

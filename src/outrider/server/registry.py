@@ -24,6 +24,7 @@ import msgspec
 from outrider.protocol.headers import HeaderParam
 from outrider.protocol.meta import SERVER_INFO, check_extension_id
 from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind
+from outrider.protocol.tasks import EXTENSION as TASKS_EXTENSION
 from outrider.server.schemas import OutputType, Parameters
 from outrider.server.templates import UriTemplate
 
@@ -34,6 +35,7 @@ __all__ = [
     "Registry",
     "Resource",
     "ResourceTemplate",
+    "TaskSupport",
     "Tool",
     "Visibility",
 ]
@@ -85,6 +87,41 @@ class _Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSupport:
+    """How a tool runs as a task, for clients that take tasks.
+
+    Attributes:
+        required: whether other clients are refused (-32021). Otherwise they wait for the result as with any tool.
+        after_s: a call is answered with its result if the function is done within so many seconds, and with a task if not, or as soon as
+            the function asks something; 0 for a task at once. None leaves it to the function: until it awaits `ctx.to_task()`, its
+            questions travel in results, and if it returns before, there is no task.
+        poll_interval_ms: how often clients are told to ask, in milliseconds; None for the server's own interval.
+    """
+
+    required: bool = False
+    after_s: float | None = 0.0
+    poll_interval_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what clients could not follow."""
+        if (self.after_s is not None and self.after_s < 0) or (
+            self.poll_interval_ms is not None and self.poll_interval_ms < 1
+        ):
+            raise ValueError("after_s is at least 0; a poll interval is at least 1 ms")
+
+    @classmethod
+    def of(cls, given: TaskSupport | bool | Literal["required"]) -> TaskSupport | None:
+        """What an author wrote, or None for a tool that is never a task."""
+        if isinstance(given, cls):
+            return given
+        if given == "required":
+            return cls(required=True)
+        if isinstance(given, bool):
+            return cls() if given else None
+        raise ValueError(f"task is True, False, 'required' or a TaskSupport, not {given!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tool(_Item):
     """A tool. `read` decodes and checks arguments; a tool without `parameters` takes the checked object as it is."""
 
@@ -97,6 +134,7 @@ class Tool(_Item):
     wants_context: bool
     mirrored: tuple[HeaderParam, ...] = ()
     timeout_s: float | None = None
+    task: TaskSupport | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,8 +383,11 @@ class Registry:
             found["resources"] = {**({"subscribe": True} if listen and subscribable else {}), **changing}
         if self.tools or "tools" in self._offers:
             found["tools"] = dict(changing)
-        if self._extensions and not legacy:
-            found["extensions"] = self._extensions
+        extensions = self._extensions
+        if any(tool.task is not None for tool in self.tools.values()):
+            extensions = dict(sorted({TASKS_EXTENSION: {}, **extensions}.items()))
+        if extensions and not legacy:
+            found["extensions"] = extensions
         return found
 
     def discover(self, versions: tuple[str, ...], *, listen: bool) -> bytes:

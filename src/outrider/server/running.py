@@ -14,7 +14,7 @@ import contextvars
 import hashlib
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -32,7 +32,7 @@ from outrider.server.content import (
     render_tool_error,
     render_tool_result,
 )
-from outrider.server.context import Channel, Context, LeaveForInput, RequestRejected
+from outrider.server.context import Channel, Context, LeaveForInput, RequestRejected, TaskChannel
 from outrider.server.dispatch import Answer, Work, error_answer, reply_bytes
 from outrider.server.inputs import InputRequest
 from outrider.server.registry import Completer, Principal, Prompt, Registry, Resource, ResourceTemplate, Tool
@@ -50,6 +50,8 @@ _encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 _MAX_COMPLETIONS: Final = 100
 _MAX_ROUNDS: Final = 16
 
+Perform = Callable[[Work, Channel, Principal | None], Awaitable[Answer]]
+
 
 class Runner:
     """Runs functions for one server.
@@ -61,6 +63,7 @@ class Runner:
         request_timeout_s: the longest that a function may take unless it has a limit of its own, in seconds; None for no limit.
         worker_threads: threads for synchronous functions.
         expose_errors: whether the text of an unexpected exception reaches the client.
+        traced: whether what runs here is a request, with a span of its own for whoever traces.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Runner:
         request_timeout_s: float | None,
         worker_threads: int,
         expose_errors: bool,
+        traced: bool = True,
     ) -> None:
         self.registry = registry
         self._seal = seal
@@ -79,8 +83,11 @@ class Runner:
         self._request_timeout_s = request_timeout_s
         self._worker_threads = worker_threads
         self._expose_errors = expose_errors
+        self._traced = traced
         self._running = 0
         self._pool: ThreadPoolExecutor | None = None
+        self.perform_as_task: Perform | None = None
+        """What performs a work that may become a task; None where there are no tasks."""
 
     def close(self) -> None:
         """Let go of the worker threads; functions that still run there are not waited for."""
@@ -97,10 +104,12 @@ class Runner:
         meta = work.meta
         # Where nothing is recorded, a context that came is handed on to whatever the function calls.
         if work.is_traced or ((meta.traceparent is not None or meta.baggage is not None) and is_loaded()):
-            return perform_traced(work, performing)
+            return perform_traced(work, performing) if self._traced else performing
         return performing
 
     async def _perform(self, work: Work, channel: Channel, principal: Principal | None) -> Answer:
+        if work.as_task and self.perform_as_task is not None:
+            return await self.perform_as_task(work, channel, principal)
         if self._running >= self._max_concurrent:
             busy = error_answer(work.id_json, INTERNAL_ERROR, "the server is busy; try again later")
             return Answer(busy.body, 503)
@@ -114,7 +123,7 @@ class Runner:
                 context = self._context(work, channel, principal)
             if not getattr(item, "inline", False) or item.is_async:
                 waiting = _Waiting(getattr(item, "timeout_s", None) or self._request_timeout_s, channel)
-            if not work.legacy or context is None:
+            if context is None or not (work.legacy or context.may_ask_directly):
                 return await (
                     self._call_tool(work, item, context) if type(item) is Tool else self._answer(work, context)
                 )
@@ -159,13 +168,15 @@ class Runner:
         return error_answer(work.id_json, INTERNAL_ERROR, text)
 
     async def _answer_in_rounds(self, work: Work, context: Context) -> Answer:
-        """For a legacy client: what a function returns as an `InputRequest` is asked by requests, and the function runs again."""
+        """Where questions are asked directly: what a function returns as an `InputRequest` is asked too, and the function runs again."""
         for _ in range(_MAX_ROUNDS):
             try:
                 if type(work.item) is Tool:
                     return await self._call_tool(work, work.item, context)
                 return await self._answer(work, context)
             except LeaveForInput as needed:
+                if not context.asks_directly:
+                    raise
                 context.answers = {**context.answers, **await context.request_answers(needed.questions)}
         raise RuntimeError(f"{work.method} asked for input more than {_MAX_ROUNDS} times")
 
@@ -353,6 +364,7 @@ class Runner:
             loop=asyncio.get_running_loop(),
             state=state,
             answers=answers,
+            task=channel if isinstance(channel, TaskChannel) else None,
         )
 
     def _ask(self, work: Work, context: Context | None, needed: LeaveForInput, principal: Principal | None) -> Answer:

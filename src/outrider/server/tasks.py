@@ -1,0 +1,531 @@
+"""Tasks: calls that are answered with a handle at once, while the tool's function goes on, asks, is answered, or is cancelled.
+
+Decided here: when a call becomes a task, what the function's outcome makes of it, who may see it, and how questions and answers meet.
+Not here: statuses and shapes (`protocol.tasks`), keeping (`task_store`), running the function itself (`running`), and which tools may be
+tasks (`registry`).
+
+The function runs in a loop task of its own, which outlives the request. Everything a client can see or do passes through the store, so a
+`tasks/get`, `tasks/update` or `tasks/cancel` may be served by any process that shares it.
+
+Spec: io.modelcontextprotocol/tasks (SEP-2663)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from outrider.errors import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
+from outrider.protocol.tasks import (
+    CANCEL,
+    EXTENSION,
+    GET,
+    RESULT_TYPE,
+    UPDATE,
+    Task,
+    TaskStatus,
+    declares,
+    moved,
+    render_task,
+    required_capabilities,
+)
+from outrider.server.context import Channel, Context, RequestRejected, TaskChannel
+from outrider.server.dispatch import Answer, Work, error_answer, reply_bytes
+from outrider.server.inputs import InvalidAnswer, Question
+from outrider.server.registry import Principal, Registry, TaskSupport
+from outrider.server.running import Runner
+from outrider.server.state import StateSeal
+from outrider.server.task_store import MemoryTaskStore, TaskRecord, TaskStore, TooManyTasks
+
+__all__ = ["TaskOptions", "Tasks"]
+
+_log: Final = logging.getLogger("outrider.server")
+_encode: Final = msgspec.json.Encoder().encode
+_ID_BYTES: Final = 24
+_MAX_MESSAGE_CHARS: Final = 1_000
+_MAX_ATTEMPTS: Final = 1_000
+"""At one change of a record. Somebody always succeeds, so only a store that is broken comes here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """How a server keeps and runs tasks.
+
+    Attributes:
+        timeout_s: the longest that a task's function may take, waiting for answers included, in seconds; a tool's own limit goes before it.
+        keep_s: how long at least a finished task can be asked for, in seconds.
+        poll_interval_ms: how often clients are told to ask, in milliseconds; a tool's own interval goes before it.
+        max_running: tasks whose functions run in this process at the same time; more are refused as busy.
+        max_tasks: tasks kept by the store in memory, finished ones included.
+        max_per_principal: the same for one principal. Callers who are nobody in particular count as one.
+        worker_threads: threads for the synchronous functions of tasks, apart from those of other calls.
+        store: where tasks are kept; None for this process's memory. Processes behind one balancer need one that they share.
+    """
+
+    timeout_s: float = 3600.0
+    keep_s: float = 600.0
+    poll_interval_ms: int = 1_000
+    max_running: int = 1_000
+    max_tasks: int = 10_000
+    max_per_principal: int = 1_000
+    worker_threads: int = 40
+    store: TaskStore | None = None
+
+
+class _Reply(Struct):
+    result: Raw = Raw(b"")
+    error: dict[str, Any] | None = None
+
+
+_decode_reply: Final = msgspec.json.Decoder(_Reply).decode
+
+
+class _Over(Exception):
+    """The task has come to its end, or its time is over."""
+
+
+class Tasks:
+    """The tasks of one server. Made by `Server`.
+
+    Args:
+        options: see `TaskOptions`.
+        registry: what the server says about itself.
+        seal: for the states of questions that are asked before there is a task.
+        expose_errors: as for `Runner`.
+        clock: the time of day.
+    """
+
+    def __init__(
+        self,
+        options: TaskOptions,
+        registry: Registry,
+        seal: StateSeal,
+        *,
+        expose_errors: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        if options.timeout_s <= 0 or options.keep_s <= 0 or options.poll_interval_ms < 1:
+            raise ValueError("a task's times are more than nothing")
+        self.options = options
+        own = MemoryTaskStore(max_tasks=options.max_tasks, max_per_owner=options.max_per_principal)
+        self.store: TaskStore = own if options.store is None else options.store
+        # Its limits and threads are not those of other calls, so that long work leaves short calls alone.
+        self._runner = Runner(
+            registry,
+            seal,
+            max_concurrent=options.max_running,
+            request_timeout_s=options.timeout_s,
+            worker_threads=options.worker_threads,
+            expose_errors=expose_errors,
+            traced=False,
+        )
+        self._clock = clock
+        self._runs: dict[str, _Run] = {}
+        self._loop_tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def methods(self) -> dict[str, Callable[[dict[str, Any], Context], Any]]:
+        """The request methods of the extension."""
+        return {GET: self.get, UPDATE: self.update, CANCEL: self.cancel}
+
+    @property
+    def running(self) -> list[asyncio.Task[Any]]:
+        """The functions that run, in this process."""
+        return [run.function for run in self._runs.values() if run.function is not None]
+
+    def now(self) -> str:
+        """The time as tasks carry it."""
+        return self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run something beside the request that asked for it."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._loop_tasks.add(task)
+        task.add_done_callback(self._loop_tasks.discard)
+        return task
+
+    def close(self) -> None:
+        """Stop all functions that run; what they would have given is lost."""
+        for run in list(self._runs.values()):
+            run.stop()
+        self._runner.close()
+
+    # Calls that may become tasks
+
+    async def call(self, work: Work, channel: Channel, principal: Principal | None) -> Answer:
+        """Answer a call of a client that takes tasks: with a task, or as any other call if the tool is done, or asks, before it is one.
+
+        Cancelling this cancels the function as long as there is no task.
+        """
+        support: TaskSupport = work.item.task
+        if len(self._runs) >= self.options.max_running:
+            busy = error_answer(work.id_json, INTERNAL_ERROR, "too many tasks run already; try again later")
+            return Answer(busy.body, 503)
+        run = _Run(self, work, channel, principal)
+        try:
+            if support.after_s == 0:
+                await run.begin()
+            function = self.spawn(self._perform(work, run, principal), "outrider task")
+            run.function = function
+            self._runs[run.task_id] = run
+            function.add_done_callback(lambda _: self._runs.pop(run.task_id, None))
+            if not run.has_begun:
+                await self._wait(run, function, channel, support.after_s)
+        except RequestRejected as rejected:
+            return Answer(error_answer(work.id_json, rejected.code, rejected.message).body, 503)
+        if run.task is None:
+            answer: Answer = await function
+            return answer
+        members = {"resultType": RESULT_TYPE, **render_task(run.task, detailed=False)}
+        if identity := self._runner.registry.identity_meta:
+            members["_meta"] = identity
+        return Answer(reply_bytes(work.id_json, _encode(members)))
+
+    async def _wait(self, run: _Run, function: asyncio.Task[Answer], channel: Channel, after_s: float | None) -> None:
+        """Until the function is done or has become a task, which it does at the latest after `after_s` seconds."""
+        beginning = asyncio.ensure_future(run.begun.wait())
+        current = asyncio.current_task()
+        if current is not None:
+            channel.begin_wait(current)
+        try:
+            done, _ = await asyncio.wait((function, beginning), timeout=after_s, return_when="FIRST_COMPLETED")
+            if not done:
+                await run.begin()
+        except BaseException:
+            function.cancel()
+            raise
+        finally:
+            beginning.cancel()
+            channel.end_wait()
+
+    async def _perform(self, work: Work, run: _Run, principal: Principal | None) -> Answer:
+        try:
+            answer = await self._runner.perform(replace(work, as_task=False), run, principal)
+            await run.finish(answer)
+            return answer
+        except asyncio.CancelledError:
+            # By the client, which has ended the task already, or because the server stops.
+            stopped = error_answer(work.id_json, INTERNAL_ERROR, "the server stopped before the task was done")
+            await run.finish(stopped)
+            raise
+
+    # The extension's methods
+
+    async def get(self, params: dict[str, Any], ctx: Context) -> Mapping[str, Any]:
+        """`tasks/get`. Spec: #task-polling"""
+        record, _ = await self.find(params, ctx)
+        return render_task(record.task, detailed=True)
+
+    async def update(self, params: dict[str, Any], ctx: Context) -> Mapping[str, Any]:
+        """`tasks/update`: answers to what is asked; those to anything else are ignored. Spec: #task-update-requests (SHOULD ignore)
+
+        Raises:
+            RequestRejected: the task or the answers are missing, or an answer does not fit its question (-32602), which stays open.
+        """
+        responses = params.get("inputResponses")
+        record, _ = await self.find(params, ctx)
+        if not isinstance(responses, dict):
+            raise RequestRejected(INVALID_PARAMS, "params.inputResponses is missing or not an object")
+        run = self._runs.get(record.task.task_id)
+        for key, answer in responses.items():
+            question = run.questions.get(key) if run is not None else None
+            if question is not None:
+                try:
+                    question.read(answer)
+                except InvalidAnswer as error:
+                    text = f"the input response {key[:100]!r} is invalid: {error}"
+                    raise RequestRejected(INVALID_PARAMS, text) from error
+
+        def answered(record: TaskRecord) -> TaskRecord:
+            task = record.task
+            given = {key: responses[key] for key in task.input_requests if key in responses}
+            if not given:
+                return record
+            left = {key: request for key, request in task.input_requests.items() if key not in given}
+            status = TaskStatus.INPUT_REQUIRED if left else TaskStatus.WORKING
+            task = moved(task, status, self.now(), input_requests=left)
+            return replace(record, task=task, answers={**record.answers, **given})
+
+        await self._change_unless_over(record.task.task_id, answered)
+        return {}
+
+    async def cancel(self, params: dict[str, Any], ctx: Context) -> Mapping[str, Any]:
+        """`tasks/cancel`: the task is cancelled at once, and its function is told; a task that is over stays as it is.
+
+        Spec: #task-cancellation (MUST acknowledge)
+        """
+        record, _ = await self.find(params, ctx)
+
+        def cancelled(record: TaskRecord) -> TaskRecord:
+            task = moved(record.task, TaskStatus.CANCELLED, self.now(), status_message="Cancelled by the client.")
+            return replace(record, task=task, answers={})
+
+        await self._change_unless_over(record.task.task_id, cancelled)
+        return {}
+
+    async def find(self, params: dict[str, Any], ctx: Context) -> tuple[TaskRecord, int]:
+        """The task that a request is about, if it is the caller's.
+
+        Raises:
+            RequestRejected: the client did not declare the extension (-32021), or has no such task (-32602). That a task is somebody
+                else's is not told.
+
+        Spec: #protocol-errors (MUST), #security-considerations (MUST)
+        """
+        if not declares(ctx.client_capabilities):
+            raise RequestRejected(
+                MISSING_CLIENT_CAPABILITY,
+                f"this request needs the client capability {EXTENSION}",
+                required_capabilities(),
+            )
+        task_id = params.get("taskId")
+        if not isinstance(task_id, str):
+            raise RequestRejected(INVALID_PARAMS, "params.taskId is missing or not a text")
+        found = await self.store.read(task_id)
+        if found is None or found[0].owner != owner_of(ctx.principal):
+            raise RequestRejected(INVALID_PARAMS, "Task not found: it never was, or its time is over")
+        return found
+
+    # Changing what is kept
+
+    async def change(self, task_id: str, step: Callable[[TaskRecord], TaskRecord]) -> TaskRecord:
+        """Change a task, again and again until nobody else was faster.
+
+        Raises:
+            _Over: it has ended.
+        """
+        for _ in range(_MAX_ATTEMPTS):
+            found = await self.store.read(task_id)
+            if found is None or found[0].task.status.is_terminal:
+                raise _Over
+            record = step(found[0])
+            if record is found[0] or await self.store.replace(record, found[1]):
+                return record
+        raise RuntimeError("the store of tasks takes no change")
+
+    async def _change_unless_over(self, task_id: str, step: Callable[[TaskRecord], TaskRecord]) -> None:
+        try:
+            await self.change(task_id, step)
+        except _Over:
+            return
+
+
+def owner_of(principal: Principal | None) -> str | None:
+    """Whose a principal's tasks are."""
+    return None if principal is None else principal.id
+
+
+class _Run(TaskChannel):
+    """One function that is, or may become, a task: what it says and asks goes to the request's channel before, and to the store after.
+
+    It is the `Channel` of the function's context.
+    """
+
+    def __init__(self, tasks: Tasks, work: Work, channel: Channel, principal: Principal | None) -> None:
+        tool = work.item
+        self.task_id = secrets.token_urlsafe(_ID_BYTES)
+        self.asks_first = tool.task.after_s is None
+        self.task: Task | None = None
+        self.begun = asyncio.Event()
+        self.function: asyncio.Task[Any] | None = None
+        self.questions: dict[str, Question] = {}
+        self._tasks, self._channel = tasks, channel
+        self._owner = owner_of(principal)
+        self._timeout_s: float = tool.timeout_s or tasks.options.timeout_s
+        self._poll_interval_ms = tool.task.poll_interval_ms or tasks.options.poll_interval_ms
+        self._beginning = asyncio.Lock()
+        self._watcher: asyncio.Task[Any] | None = None
+        self._waiting: dict[str, asyncio.Future[Any]] = {}
+        self._used_keys: set[str] = set()
+        self._message: str | None = None
+        self._writer: asyncio.Task[Any] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a task."""
+        return self.task is not None
+
+    def stop(self) -> None:
+        """Cancel the function. From any thread."""
+        if self.function is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.function.cancel)
+
+    async def begin(self) -> None:
+        """Make the task, if there is none yet.
+
+        Raises:
+            RequestRejected: too many are kept already.
+        """
+        async with self._beginning:
+            if self.task is not None:
+                return
+            now = self._tasks.now()
+            keep_s = self._timeout_s + self._tasks.options.keep_s
+            task = Task(
+                task_id=self.task_id,
+                status=TaskStatus.WORKING,
+                created_at=now,
+                last_updated_at=now,
+                ttl_ms=int(keep_s * 1000),
+                poll_interval_ms=self._poll_interval_ms,
+            )
+            try:
+                await self._tasks.store.create(TaskRecord(task=task, owner=self._owner), keep_s=keep_s)
+            except TooManyTasks as error:
+                text = "too many tasks are kept already; wait until some have expired"
+                raise RequestRejected(INTERNAL_ERROR, text) from error
+            self.task = task
+            self._watcher = self._tasks.spawn(self._watch(), "outrider task watch")
+            self.begun.set()
+
+    async def _watch(self) -> None:
+        """Bring the client's answers to the function, and stop it when the task has been ended."""
+        store = self._tasks.store
+        while True:
+            found = await store.read(self.task_id)
+            if found is None or found[0].task.status.is_terminal:
+                self.stop()
+                return
+            for key, answer in found[0].answers.items():
+                waiting = self._waiting.get(key)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+            await store.changed(self.task_id, found[1])
+
+    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Put questions into the task and wait for the raw answers.
+
+        Spec: #task-update-requests (a key MUST be used once in a task's life)
+        """
+        keys = {key: self._mint(key) for key in questions}
+        asked = {keys[key]: question for key, question in questions.items()}
+        if not asked:
+            return {}
+        requests = {key: {"method": question.method, "params": question.params()} for key, question in asked.items()}
+        self.questions |= asked
+        self._waiting |= {key: self._loop.create_future() for key in asked}
+        waiting = {key: self._waiting[key] for key in asked}
+
+        def ask(record: TaskRecord) -> TaskRecord:
+            task = record.task
+            outstanding = {**task.input_requests, **requests}
+            task = moved(task, TaskStatus.INPUT_REQUIRED, self._tasks.now(), input_requests=outstanding)
+            open_answers = {key: answer for key, answer in record.answers.items() if key in self._waiting}
+            return replace(record, task=task, answers=open_answers)
+
+        try:
+            await self._change(ask)
+            answers = await asyncio.gather(*waiting.values())
+        finally:
+            open_keys = {key for key, answer in waiting.items() if not answer.done() or answer.cancelled()}
+            for key in asked:
+                del self.questions[key], self._waiting[key]
+            if open_keys:
+                self._tasks.spawn(self._withdraw(open_keys), "outrider task question")
+        return dict(zip(questions, answers, strict=True))
+
+    def _mint(self, key: str) -> str:
+        minted, number = key, 1
+        while minted in self._used_keys:
+            number += 1
+            minted = f"{key}-{number}"
+        self._used_keys.add(minted)
+        return minted
+
+    async def _withdraw(self, keys: set[str]) -> None:
+        """Questions whose answer nobody waits for any more are no longer asked."""
+
+        def withdraw(record: TaskRecord) -> TaskRecord:
+            task = record.task
+            left = {key: request for key, request in task.input_requests.items() if key not in keys}
+            if len(left) == len(task.input_requests):
+                return record
+            status = TaskStatus.INPUT_REQUIRED if left else TaskStatus.WORKING
+            return replace(record, task=moved(task, status, self._tasks.now(), input_requests=left))
+
+        try:
+            await self._tasks.change(self.task_id, withdraw)
+        except _Over:
+            return
+
+    async def _change(self, step: Callable[[TaskRecord], TaskRecord]) -> None:
+        try:
+            await self._tasks.change(self.task_id, step)
+        except _Over:
+            raise RequestRejected(INVALID_PARAMS, "the task is over") from None
+
+    def say(self, message: str) -> None:
+        """Tell what is going on; the latest message counts. On the loop."""
+        self._message = message[:_MAX_MESSAGE_CHARS]
+        if self._writer is None or self._writer.done():
+            self._writer = self._tasks.spawn(self._write_message(), "outrider task status")
+
+    async def _write_message(self) -> None:
+        while self._message is not None:
+            message, self._message = self._message, None
+
+            def say(record: TaskRecord, message: str = message) -> TaskRecord:
+                task = record.task
+                if task.status_message == message:
+                    return record
+                kept = {"status_message": message, "input_requests": task.input_requests}
+                return replace(record, task=moved(task, task.status, self._tasks.now(), **kept))
+
+            try:
+                await self._tasks.change(self.task_id, say)
+            except _Over:
+                return
+
+    async def finish(self, answer: Answer) -> None:
+        """The function is done; what it gave is the task's result, or its error."""
+        if self.task is None:
+            return
+        if self._watcher is not None:
+            self._watcher.cancel()
+        reply = _decode_reply(answer.body)
+        changes: dict[str, Any]
+        if reply.error is not None:
+            message = str(reply.error.get("message"))[:_MAX_MESSAGE_CHARS]
+            status, changes = TaskStatus.FAILED, {"error": reply.error, "status_message": message}
+        else:
+            status, changes = TaskStatus.COMPLETED, {"result": reply.result, "status_message": ""}
+
+        def finish(record: TaskRecord) -> TaskRecord:
+            return replace(record, task=moved(record.task, status, self._tasks.now(), **changes), answers={})
+
+        try:
+            await self._tasks.change(self.task_id, finish)
+        except _Over:
+            return
+        except Exception:
+            _log.exception("the outcome of a task could not be kept")
+
+    # The channel
+
+    def notify(self, message: bytes) -> None:
+        """Progress and log messages belong to the request, and end with it. Spec: #task-status-notifications (not supported on tasks)"""
+        if self.task is None:
+            self._channel.notify(message)
+
+    async def request(self, question: Question) -> Any:
+        """Tasks are of the modern era, which has no requests to clients."""
+        raise RuntimeError("a modern request asks for input in its result")
+
+    def begin_wait(self, task: asyncio.Task[Any]) -> None:
+        """Nothing: whether the client is still there does not matter to the function."""
+
+    def end_wait(self) -> None:
+        """Nothing."""
+
+    def release(self, retry_ms: int) -> None:
+        """Nothing: only legacy HTTP has streams to come back to."""
