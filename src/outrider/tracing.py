@@ -286,12 +286,13 @@ class _Api:
         """Whether somebody has configured a provider that does anything."""
         tracers, meters = self.trace.get_tracer_provider(), self._metrics.get_meter_provider()
         if tracers is not self._tracers or meters is not self._meters:
-            self._tracers, self._meters = tracers, meters
-            self._records = _does_something(tracers) or _does_something(meters)
             self.tracer = tracers.get_tracer(_SCOPE, __version__)
             meter = meters.get_meter(_SCOPE, __version__)
             self.client_duration = _duration(meter, "client", "The time from sending a request to its answer.")
             self.server_duration = _duration(meter, "server", "The time from receiving a request to its answer.")
+            self._records = _does_something(tracers) or _does_something(meters)
+            # Last, because event loops in other threads look at these first.
+            self._tracers, self._meters = tracers, meters
         return self._records
 
     def inject(self, context: Context | None) -> dict[str, str]:
@@ -367,7 +368,7 @@ class _Traced(_Passing):
         started: int | None = None,
     ) -> None:
         trace = api.trace
-        parent, links = (api.extract(carried), _ambient(api)) if carried else (None, [])
+        parent = api.extract(carried) if carried else None
         now = time.perf_counter_ns()
         self._started = now if started is None else started
         self._span: Span = api.tracer.start_span(
@@ -375,7 +376,7 @@ class _Traced(_Passing):
             context=parent,
             kind=trace.SpanKind.CLIENT if is_client else trace.SpanKind.SERVER,
             attributes=attributes,
-            links=links,
+            links=_ambient(api) if carried and "traceparent" in carried else [],
             start_time=None if started is None else time.time_ns() - (now - started),
         )
         context = trace.set_span_in_context(self._span, parent)

@@ -138,7 +138,7 @@ async def test_span_of_the_transport_is_linked_or_else_the_parent(recorded: Reco
     caller = author()
     with trace.get_tracer("http").start_as_current_span("POST") as transport:
         await caller.result("tools/list", {}, traceparent=TRACEPARENT)
-        await caller.result("tools/list", {})
+        await caller.result("tools/list", {}, baggage="k=v")
     linked, nested, _ = recorded.spans
     ambient = format(transport.get_span_context().span_id, "016x")
     assert (linked.trace_id, linked.parent, linked.links) == (TRACE_ID, SPAN_ID, (ambient,))
