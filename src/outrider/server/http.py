@@ -1,8 +1,8 @@
 """The ASGI app: Streamable HTTP of the modern era, and the door to the legacy adapter.
 
-Decided here: which HTTP requests are let in (path, method, Host, Origin, media types, size, time), when an answer is JSON and when it
-is an event stream, keep-alive, and that a closed connection cancels the work. Not here: what a message means (`dispatch`), and sessions
-(`legacy`).
+Decided here: which HTTP requests are taken (path, method, media types, size, time), when an answer is JSON and when it is an event stream,
+keep-alive, and that a closed connection cancels the work. Not here: which hosts and origins are let in (`door`), what a message means
+(`dispatch`), and sessions (`legacy`).
 
 A request that is answered from bytes costs one `receive`, one decoding pass and two `send`s; one that runs a function runs it in the
 task that the ASGI server made. More tasks exist only while a function is waiting or a stream is open.
@@ -17,11 +17,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from outrider.errors import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND
 from outrider.protocol.framing import KEEP_ALIVE, encode_event
 from outrider.server.dispatch import Answer, Legacy, Listen, Notified, Work, error_answer, reply_bytes
+from outrider.server.door import Door, is_json
 from outrider.server.registry import Principal
 from outrider.server.spans import arrived_over_http, dispatch_traced, note_listen
 from outrider.server.subscriptions import Listener, closing_result
@@ -42,13 +43,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Authenticate = Callable[[Scope], "Principal | Awaitable[Principal | None] | None"]
 """From an ASGI scope to the caller. Raise `Unauthorized` to refuse; None is a caller who is nobody in particular."""
 
-_LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_LOOPBACK_ADDRESSES: Final = frozenset({"127.0.0.1", "::1", "localhost"})
-_MAX_REMEMBERED: Final = 256
-_MAX_REMEMBERED_CHARS: Final = 500
-_CallerVerdict = tuple[tuple[int, bytes] | None, tuple[tuple[bytes, bytes], ...]]
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 _MAX_QUEUED_NOTIFICATIONS: Final = 1000
 _JSON: Final = (b"content-type", b"application/json")
 STREAM_HEADERS: Final = (
@@ -56,16 +50,6 @@ STREAM_HEADERS: Final = (
     (b"cache-control", b"no-store"),
     # nginx and its relatives would otherwise hold events back. Spec: streamable-http#receiving-messages (SHOULD)
     (b"x-accel-buffering", b"no"),
-)
-_CORS_REQUEST_HEADERS: Final = (
-    "accept",
-    "authorization",
-    "content-type",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-    "mcp-protocol-version",
-    "mcp-session-id",
 )
 
 
@@ -139,11 +123,7 @@ class Endpoint:
             from outrider.server.legacy.http import LegacyEndpoint
 
             self._legacy = LegacyEndpoint(server, self._dispatcher, options)
-        self._hosts = frozenset(host.lower() for host in options.allowed_hosts)
-        self._origins = frozenset(origin.lower().rstrip("/") for origin in options.allowed_origins)
-        # Verdicts on header values that repeat from request to request.
-        self._known_callers: dict[tuple[bytes | None, bytes | None, str | None], _CallerVerdict] = {}
-        self._known_accepts: dict[bytes | None, tuple[bool, bool]] = {}
+        self._door = Door(options.allowed_hosts, options.allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -158,15 +138,15 @@ class Endpoint:
             if done:
                 return
         else:
-            refusal, headers_out = self._guard(scope, header_map)
+            refusal, headers_out = self._door.judge(scope.get("server"), header_map)
             if refusal is not None:
                 await send_reply(send, *refusal, headers_out)
                 return
         content_type = header_map.get(b"content-type", b"")
-        if content_type != b"application/json" and not _is_json(content_type):
+        if content_type != b"application/json" and not is_json(content_type):
             await send_reply(send, 415, _error(INVALID_REQUEST, "Content-Type must be application/json"), headers_out)
             return
-        takes_json, takes_stream = self._accepts(header_map.get(b"accept"))
+        takes_json, takes_stream = self._door.accepts(header_map.get(b"accept"))
         if not takes_json:
             # Whether an answer becomes a stream is decided while it is worked on. Spec: streamable-http#sending-messages (MUST list both)
             text = "Accept must list application/json and text/event-stream"
@@ -232,60 +212,6 @@ class Endpoint:
             await send_reply(send, refused.status, _error(INVALID_REQUEST, "not authorized"), (*headers_out, challenge))
             return Refused()
 
-    def _guard(self, scope: Scope, header_map: Mapping[bytes, bytes]) -> _CallerVerdict:
-        """Host and Origin: a refusal or None, and the headers that every answer then has.
-
-        Spec: 2026-07-28 streamable-http#security--endpoint (MUST)
-        """
-        address = scope.get("server")
-        key = (header_map.get(b"host"), header_map.get(b"origin"), address[0] if address else None)
-        verdict = self._known_callers.get(key)
-        if verdict is None:
-            verdict = _remember(self._known_callers, key, self._judge_caller(*key))
-        return verdict
-
-    def _judge_caller(self, host: bytes | None, origin: bytes | None, address: str | None) -> _CallerVerdict:
-        is_local = address in _LOOPBACK_ADDRESSES
-        if not self._allows_host(host, is_local):
-            text = "this Host is not served here; the server's operator can allow it"
-            return (421, _error(INVALID_REQUEST, text)), ()
-        if origin is None:
-            return None, ()
-        if not self._allows_origin(origin, host, is_local):
-            text = "this Origin may not call this server; the server's operator can allow it"
-            return (403, _error(INVALID_REQUEST, text)), ()
-        return None, (
-            (b"access-control-allow-origin", origin),
-            (b"access-control-expose-headers", b"mcp-session-id, www-authenticate"),
-            (b"vary", b"origin"),
-        )
-
-    def _allows_host(self, host: bytes | None, is_local: bool) -> bool:
-        text = (host or b"").decode("latin-1").lower()
-        name = _without_port(text)
-        if self._hosts:
-            return text in self._hosts or name in self._hosts
-        return not is_local or name in _LOOPBACK_HOSTS
-
-    def _allows_origin(self, origin: bytes, host: bytes | None, is_local: bool) -> bool:
-        text = origin.decode("latin-1").lower()
-        if text in self._origins or "*" in self._origins:
-            return True
-        scheme, separator, authority = text.partition("://")
-        if not separator or scheme not in ("http", "https"):
-            return False
-        if self._origins:
-            return False
-        if self._hosts:
-            return authority == (host or b"").decode("latin-1").lower()
-        return is_local and _without_port(authority) in _LOOPBACK_HOSTS
-
-    def _accepts(self, accept: bytes | None) -> tuple[bool, bool]:
-        known = self._known_accepts.get(accept)
-        if known is None:
-            known = _remember(self._known_accepts, accept, _media_types(accept))
-        return known
-
     async def _serve_exceptional(
         self, scope: Scope, header_map: Mapping[bytes, bytes], receive: Receive, send: Send
     ) -> tuple[bool, tuple[tuple[bytes, bytes], ...]]:
@@ -301,7 +227,7 @@ class Endpoint:
             else:
                 await send_reply(send, 404, _error(METHOD_NOT_FOUND, "there is no MCP endpoint at this path"))
             return True, ()
-        refusal, headers_out = self._guard(scope, header_map)
+        refusal, headers_out = self._door.judge(scope.get("server"), header_map)
         if refusal is not None:
             await send_reply(send, *refusal, headers_out)
             return True, ()
@@ -322,15 +248,10 @@ class Endpoint:
         return b"POST, OPTIONS" if self._legacy is None else b"POST, GET, DELETE, OPTIONS"
 
     def _preflight(self, headers_out: Sequence[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-        """What a browser may send. Every header that a client may need is in it, or modern calls would fail where legacy ones work."""
+        """The answer to a browser that asks whether it may call."""
         if not headers_out:
             return ((b"allow", self._methods()),)
-        mirrored = (param.lower() for param in self._server.registry.mirrored_headers)
-        return (
-            (b"access-control-allow-methods", self._methods()),
-            (b"access-control-allow-headers", ", ".join((*_CORS_REQUEST_HEADERS, *mirrored)).encode()),
-            (b"access-control-max-age", b"600"),
-        )
+        return self._door.preflight(self._methods(), self._server.registry.mirrored_headers)
 
     async def _read_body(
         self,
@@ -595,41 +516,3 @@ async def send_reply(send: Send, status: int, body: bytes, headers_out: Sequence
 
 def _error(code: int, text: str, id_json: bytes | None = None) -> bytes:
     return error_answer(id_json, code, text).body
-
-
-def _remember(known: dict[_K, _V], key: _K, verdict: _V) -> _V:
-    if len(known) >= _MAX_REMEMBERED:
-        known.clear()
-    # A client could fill the memory with long headers that never come again.
-    if len(repr(key)) <= _MAX_REMEMBERED_CHARS:
-        known[key] = verdict
-    return verdict
-
-
-def _without_port(authority: str) -> str:
-    if authority.startswith("["):
-        return authority.partition("]")[0] + "]"
-    return authority.partition(":")[0]
-
-
-def _is_json(content_type: bytes) -> bool:
-    return content_type.partition(b";")[0].strip().lower() == b"application/json"
-
-
-def _media_types(accept: bytes | None) -> tuple[bool, bool]:
-    """Whether JSON and an event stream are acceptable. No header accepts both, as HTTP has it."""
-    if accept is None:
-        return True, True
-    wanted: dict[str, bool] = {}
-    for entry in accept.decode("latin-1").lower().split(","):
-        media_type, *parameters = (part.strip() for part in entry.split(";"))
-        refused = any(p.startswith("q=") and p[2:].rstrip("0").rstrip(".") in ("", "0") for p in parameters)
-        wanted[media_type] = not refused
-
-    def is_accepted(media_type: str) -> bool:
-        for candidate in (media_type, media_type.partition("/")[0] + "/*", "*/*"):
-            if candidate in wanted:
-                return wanted[candidate]
-        return False
-
-    return is_accepted("application/json"), is_accepted("text/event-stream")

@@ -1,7 +1,7 @@
 """Streamable HTTP as the revisions 2025-03-26 to 2025-11-25 have it: sessions, the GET stream, DELETE, and streams that can be resumed.
 
 Decided here: which session a request belongs to and when a session is over, what is kept of a stream for a client that comes back, and
-HTTP statuses of that era. Not here: what messages mean (`session`), and who is let in (`outrider.server.http`).
+HTTP statuses of that era. Not here: what messages mean (`session`), and who is let in (`outrider.server.door`).
 
 Everything is bounded: sessions in number and idle time, what is kept of a session's streams in number and bytes. Sessions live in this
 process.
