@@ -6,19 +6,14 @@ from typing import Any
 
 import click
 
+from outrider.cli.targets import config_option
 from outrider.cli.text import count, visible
 
 __all__ = ["config"]
 
 
 @click.command("config")
-@click.option(
-    "--config",
-    "config_files",
-    multiple=True,
-    metavar="FILE",
-    help="Read this file instead of looking for the clients' files.",
-)
+@config_option
 @click.option("--all", "show_all", is_flag=True, help="Also show the places where no file was.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def config(config_files: tuple[str, ...], show_all: bool, as_json: bool) -> int:

@@ -29,12 +29,14 @@ SIGNED_IN_SCHEMA = "outrider.signed-in/1"
 _SECRET_VARIABLE = "OUTRIDER_CLIENT_SECRET"
 _KEY_VARIABLE = "OUTRIDER_CLIENT_KEY_FILE"
 
+_config_option = click.option(
+    "--config", "config_files", multiple=True, metavar="FILE", help="Look for the server's name in this file."
+)
+
 
 @click.command("login")
 @click.argument("target")
-@click.option(
-    "--config", "config_files", multiple=True, metavar="FILE", help="Look for the server's name in this file."
-)
+@_config_option
 @click.option(
     "--no-browser", is_flag=True, help="Show the page's address instead of opening it: sign in on any machine."
 )
@@ -170,9 +172,7 @@ async def _paste() -> str:
 
 @click.command("logout")
 @click.argument("target")
-@click.option(
-    "--config", "config_files", multiple=True, metavar="FILE", help="Look for the server's name in this file."
-)
+@_config_option
 def logout(target: str, config_files: tuple[str, ...]) -> int:
     """Forget the sign-in at TARGET, and give its tokens back where the authorization server takes them."""
     from outrider.client.auth.flow import OAuth
@@ -188,9 +188,7 @@ def logout(target: str, config_files: tuple[str, ...]) -> int:
 
 @click.command("whoami")
 @click.argument("target", required=False)
-@click.option(
-    "--config", "config_files", multiple=True, metavar="FILE", help="Look for the server's name in this file."
-)
+@_config_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def whoami(target: str | None, config_files: tuple[str, ...], as_json: bool) -> int:
     """Where you are signed in, with which authorization server, for what and until when; never the tokens.

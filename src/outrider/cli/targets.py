@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from outrider.catalog.sources import Configuration
     from outrider.client.auth.authorizer import Authorizer
 
-__all__ = ["TargetCommand", "catalog_options", "client_options", "named_configs", "target_options"]
+__all__ = ["TargetCommand", "catalog_options", "client_options", "config_option", "named_configs", "target_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,18 +46,24 @@ class TargetCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND ARGS...]"]
 
 
+def config_option(function: F) -> F:
+    """The option of commands that look into configuration files."""
+    option = click.option(
+        "--config",
+        "config_files",
+        multiple=True,
+        metavar="FILE",
+        help="Read this file instead of looking for the clients' files.",
+    )
+    return option(function)
+
+
 def target_options(function: F) -> F:
     """The arguments that all such commands take."""
     for decorate in reversed(
         (
             click.argument("targets", nargs=-1, metavar="[TARGET]..."),
-            click.option(
-                "--config",
-                "config_files",
-                multiple=True,
-                metavar="FILE",
-                help="Read this file instead of looking for the clients' files.",
-            ),
+            config_option,
             click.option(
                 "--header",
                 "headers",
