@@ -33,7 +33,12 @@ from outrider.protocol.versions import Era
 __all__ = ["CheckOptions", "check"]
 
 # In the order in which findings of one phase are made.
-for _module in ("process", "discovery", "messages", "http", "catalogs", "legacy"):
+_MODULES: Final = (
+    *("process", "discovery", "messages", "http"),
+    *("lists", "capabilities", "tools", "texts", "resources"),
+    "legacy",
+)
+for _module in _MODULES:
     importlib.import_module(f"outrider.checker.checks.{_module}")
 
 _REMOTE_PER_SECOND: Final = 20.0

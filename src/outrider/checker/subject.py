@@ -27,6 +27,8 @@ from outrider.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 __all__ = ["LegacyHalf", "Listed", "Subject"]
 
 DISCOVER: Final = "server/discover"
+INVENTED: Final = "outrider-check-no-such-thing"
+"""What no server has: a tool, a prompt, a cursor."""
 MODERN: Final = MODERN_VERSIONS[0]
 _MAX_PAGES: Final = 40
 
@@ -323,6 +325,13 @@ class Subject:
             timeout_s=timeout_s,
         )
         return self.keep(answer)
+
+    async def ask_in_its_era(self, method: str, params: Json) -> Answer:
+        """A request that means the same in both eras, in the one that the server speaks."""
+        if self.is_modern:
+            return await self.ask(method, params)
+        assert self.legacy is not None
+        return await self.legacy.ask(method, params)
 
     async def discover(self, **changes: Any) -> Answer:
         """A `server/discover`, good but for the changes; see `ask`."""
