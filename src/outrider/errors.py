@@ -34,6 +34,7 @@ __all__ = [
     "Unavailable",
     "UnsupportedVersion",
     "http_status",
+    "named_versions",
     "peer_error",
 ]
 
@@ -144,6 +145,9 @@ class MissingClientCapability(PeerError):
         super().__init__(code, message, data, hint=hint)
         required = data.get("requiredCapabilities") if isinstance(data, dict) else None
         self.required: dict[str, Any] = required if isinstance(required, dict) else {}
+        if self.required and not hint:
+            names = ", ".join(str(name)[:40] for name in list(self.required)[:8])
+            self.hint = f"the server serves only clients with the capability {names}; give a handler for it"
 
 
 class UnsupportedVersion(PeerError):
@@ -159,7 +163,12 @@ class UnsupportedVersion(PeerError):
         facts = data if isinstance(data, dict) else {}
         requested, supported = facts.get("requested"), facts.get("supported")
         self.requested = requested if isinstance(requested, str) else ""
-        self.supported = tuple(v for v in supported if isinstance(v, str)) if isinstance(supported, list) else ()
+        self.supported = named_versions(supported)
+
+
+def named_versions(value: object) -> tuple[str, ...]:
+    """The versions in `data.supported` of an error: those of a list; whatever else is there names none."""
+    return tuple(version for version in value if isinstance(version, str)) if isinstance(value, list) else ()
 
 
 _PEER_ERRORS: Final[dict[int, type[PeerError]]] = {
@@ -217,7 +226,8 @@ class NoCommonVersion(OutriderError):
 
     def __init__(self, ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
         super().__init__(
-            f"no common protocol version: this client speaks {', '.join(ours) or 'none'}, the server {', '.join(theirs) or 'names none'}",
+            f"no common protocol version: this client speaks {', '.join(ours) or 'none'}, the server {', '.join(theirs) or 'names none'}"
+            + (" after a handshake, which that version does not have" if set(ours) & set(theirs) else ""),
             hint="upgrade whichever side is older",
         )
         self.ours = ours

@@ -18,6 +18,7 @@ from fakes.scripts import (
     error,
     exit_with,
     gate,
+    initialize_result,
     legacy,
     modern,
     on,
@@ -241,6 +242,20 @@ class TestVersions:
         good = fake_stdio(Script(*(modern() if pin == "modern" else legacy())))
         assert_found(await look_at(good.command, pin=outrider.Pin(pin)), pin)
         assert ("initialize" in good.methods()) == (pin == "legacy")
+
+    async def test_a_missing_capability_is_named(self, fake_stdio: FakeStdio) -> None:
+        """Table: -32021 is modern, and reported; what the server wants stands in the hint."""
+        refusal = error(-32021, "no", data={"requiredCapabilities": {"sampling": {}}})
+        report = await look_at(fake_stdio(Script(on("server/discover", refusal), *legacy())).command)
+        assert report.failure is not None
+        assert "the capability sampling" in report.failure.hint
+
+    async def test_a_handshake_that_chooses_a_version_without_handshakes(self, fake_stdio: FakeStdio) -> None:
+        """Case 155: "no common version" about a version that both sides name needs a word more."""
+        chosen = initialize_result("2026-07-28")
+        report = await look_at(fake_stdio(Script(on("initialize", result(chosen)), *legacy())).command)
+        assert report.failure is not None
+        assert "after a handshake, which that version does not have" in report.failure.message
 
     async def test_a_handshake_that_chooses_an_older_version(self, fake_stdio: FakeStdio) -> None:
         """Spec 2025-11-25 lifecycle#version-negotiation: the server answers with the version it prefers."""

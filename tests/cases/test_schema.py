@@ -388,6 +388,13 @@ class TestDescriptions:
         report = await look_at(fake.command)
         assert report.failure is not None
 
+    async def test_one_version_that_is_none_costs_that_version(self, fake_stdio: FakeStdio) -> None:
+        """Case 30, of a description: the sound ones count, and a warning says what was left out."""
+        described = discover_result(supportedVersions=[7, None, "2026-07-28", {}])
+        report = await look_at(fake_stdio(Script(on("server/discover", result(described)), *modern())).command)
+        assert_found(report, "modern")
+        assert any("supportedVersions" in warning for warning in report.warnings)
+
     async def test_only_what_is_declared_is_asked_for(self, fake_stdio: FakeStdio) -> None:
         """Case 26."""
         fake = fake_stdio(

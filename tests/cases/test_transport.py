@@ -82,6 +82,17 @@ class TestIds:
             with pytest.raises(TimedOut, match="answered with unknown id null"):
                 await client.call_tool("add", timeout_s=2.0)
 
+    @pytest.mark.parametrize("reply", [{"id": None}, {}], ids=["null", "absent"])
+    async def test_an_error_without_an_id_answers_the_only_request_there_is(
+        self, fake_stdio: FakeStdio, reply: dict[str, None]
+    ) -> None:
+        """Case 4, over a pipe: it is how a server says that it could not read the id; nobody waits for a window to pass."""
+        refusal = send({"jsonrpc": "2.0", **reply, "error": {"code": -32600, "message": "Invalid Request"}})
+        fake = fake_stdio(Script(on("server/discover", refusal), *legacy()))
+        report = await look_at(fake.command, probe_timeout_s=60.0)
+        assert_found(report, "legacy")
+        assert "error -32600" in report.attempts[0].observed
+
     async def test_the_first_of_two_replies_counts(self, fake_stdio: FakeStdio) -> None:
         """Case 5."""
         first, second = ({"content": [{"type": "text", "text": text}]} for text in ("first", "second"))

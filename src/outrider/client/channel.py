@@ -187,6 +187,9 @@ class Correlator:
     def deliver(self, reply: ResultReply | ErrorReply) -> None:
         """Hand a reply to whoever waits for it."""
         request_id = self._match(reply.id)
+        if request_id is None and reply.id is None and isinstance(reply, ErrorReply) and len(self._waiting) == 1:
+            # What JSON-RPC prescribes for a request whose id could not be read; there is only one that it can be.
+            request_id = next(iter(self._waiting))
         future = self._waiting.pop(request_id, None) if request_id is not None else None
         if request_id is None or future is None:
             if request_id not in self._closed and len(self._strays) < _REMEMBERED_STRAYS:

@@ -41,6 +41,7 @@ from outrider.errors import (
     TimedOut,
     TransportError,
     Unavailable,
+    named_versions,
     peer_error,
 )
 from outrider.protocol.headers import standard_headers
@@ -448,7 +449,7 @@ class _Driver:
             error = peer_error(message.code, self._target.redact(message.message), message.decoded_data())
             error.status = status
             supported = error.data.get("supported") if isinstance(error.data, dict) else None
-            versions = tuple(v for v in supported if isinstance(v, str)) if isinstance(supported, list) else ()
+            versions = named_versions(supported)
             is_outage = status is not None and (status >= 500 or status == 429)
             is_outage = is_outage and message.code not in MODERN_CODES | _REFUSALS
             kind = Kind.UNAVAILABLE if is_outage else Kind.ERROR

@@ -211,7 +211,8 @@ def decode_message(data: bytes | bytearray | memoryview) -> Message:
         return ErrorReply(reply_id, error_member.code, error_member.message or "", error_member.data)
     if not isinstance(envelope.result, UnsetType):
         return ResultReply(reply_id, envelope.result)
-    return Malformed(INVALID_REQUEST, "neither a method, a result nor an error", known_id)
+    is_reply = not isinstance(envelope.error, UnsetType)
+    return Malformed(INVALID_REQUEST, "neither a method, a result nor an error", known_id, is_reply)
 
 
 def _without_lone_surrogates(data: bytes) -> bytes:

@@ -413,14 +413,17 @@ def read_description(payload: Raw | bytes) -> ServerDescription:
             f"the answer to server/discover has the unknown result type {str(result_type)[:40]!r}",
             rule="basic/index#resulttype",
         )
-    versions = _strings_of(wire.get("supportedVersions"))
-    if versions is None:
+    named = wire.get("supportedVersions")
+    versions = tuple(version for version in named if isinstance(version, str)) if isinstance(named, list) else ()
+    if not isinstance(named, list) or (named and not versions):
         raise RemoteProtocolError(
             "the answer to server/discover has no list of supportedVersions",
             rule="server/discover#discoverresult",
             excerpt=_excerpt(payload),
         )
     warnings = []
+    if len(versions) < len(named):
+        warnings.append("supportedVersions holds what is not a version; it was left out")
     if "resultType" not in wire:
         warnings.append("the answer to server/discover has no resultType; read as complete")
     meta = wire.get("_meta")

@@ -94,3 +94,26 @@ def test_an_unknown_name_comes_with_near_ones() -> None:
     assert isinstance(unknown, UnknownTool)
     assert unknown.near[0] == "github__create_issue"
     assert aliases.resolve("nothing like it") == UnknownTool("nothing like it")
+
+
+MANGLED = (
+    "Create_Issue", "createIssue", "create-issue", " create_issue ", "GIT-HUB__CREATE_ISSUE", "git_hub__create_issue", "github.createIssue",
+    "git-hub/create_issue", "functions.git-hub__create_issue", "functions.create_issue:0", "default_api.create_issue",
+    "mcp__git-hub__create_issue", "create_issue<|channel|>json", "create_issue()",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MANGLED)
+def test_a_name_that_a_model_has_mangled_means_the_one_tool_it_can_mean(name: str) -> None:
+    """Case 120: case, punctuation and what models wrap around a name are no reason for another turn."""
+    table = Aliases([ToolRef("git-hub", "create_issue"), ToolRef("git-hub", "list_issues"), ToolRef("fs", "read_file")])
+    assert table.resolve(name) == ToolRef("git-hub", "create_issue")
+
+
+def test_a_mangled_name_of_several_tools_means_none() -> None:
+    """Case 120: ambiguity is an error that lists the full names; an exact name is never ambiguous with a mangled one."""
+    table = Aliases([ToolRef("a", "find"), ToolRef("b", "Find"), ToolRef("c", "f-ind")])
+    assert table.resolve("find") == ToolRef("a", "find")
+    assert table.resolve("FIND") == UnknownTool("FIND", ("a__find", "b__Find", "c__f-ind"), is_ambiguous=True)
+    for nothing in ("", "___", "()", "functions.", "<|x|>"):
+        assert isinstance(table.resolve(nothing), UnknownTool)

@@ -8,6 +8,8 @@ Everything is decided by the ORIGINAL schema: null stays where that allows it. S
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +24,9 @@ __all__ = ["Malformed", "read_arguments", "restore_arguments"]
 _MAX_DEPTH: Final = 100
 _MAX_STEPS: Final = 200_000
 _RULE: Final = "arguments of a call"
+# Strings are skipped; then a comma that nothing but a closing bracket follows.
+_COMMAS: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+_FENCE: Final = re.compile(r"\s*```[a-z]{0,10}\s(.*?)```\s*", re.DOTALL)
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),
     "number": (int, float),
@@ -43,23 +48,45 @@ class Malformed(Struct, frozen=True):
 
 
 def read_arguments(raw: Any) -> dict[str, Any] | Malformed:
-    """The arguments that a model wrote: an object, or a JSON string of an object. Nothing is one empty object.
+    """The arguments that a model wrote: an object, or a JSON string of one, be it encoded twice. Nothing, or null, is an empty object.
 
-    A string inside that string stays a string: what looks like JSON there may be text that the tool wants.
+    Line breaks inside strings, commas before a closing bracket and a Markdown fence are overlooked; they have one possible meaning. A
+    string within the object stays a string here: what looks like JSON there may be text that the tool wants.
     """
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}
-    if isinstance(raw, str):
-        try:
-            raw = msgspec.json.decode(raw.encode("utf-8", "surrogatepass"))
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return Malformed(f"The arguments are not valid JSON: {str(error)[:200]}. Send one JSON object.")
+    for _ in range(2):
+        if isinstance(raw, str):
+            try:
+                raw = _decoded(raw)
+            except (ValueError, RecursionError) as error:
+                return Malformed(f"The arguments are not valid JSON: {str(error)[:200]}. Send one JSON object.")
+    if raw is None:
+        return {}
     if not isinstance(raw, Mapping):
         kind = {str: "text", list: "a list", bool: "a boolean", type(None): "null"}.get(type(raw), "a number")
         return Malformed(f"The arguments are {kind}, not a JSON object.")
     if not all(isinstance(name, str) for name in raw):
         return Malformed("The arguments have a name that is not text.")
     return dict(raw)
+
+
+def _decoded(text: str) -> Any:
+    """The value of a JSON text as models write it; ValueError if it has none."""
+    if fenced := _FENCE.fullmatch(text):
+        text = fenced[1]
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+    except msgspec.DecodeError as error:
+        try:
+            mended = _COMMAS.sub(lambda match: match[1] or "", text)
+            return json.loads(mended, strict=False, parse_constant=_refuse_constant)
+        except ValueError:
+            raise error from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def restore_arguments(
@@ -108,6 +135,7 @@ class _Restorer:
         if isinstance(value, list):
             out = []
             for index, item in enumerate(value):
+                item = self._unquoted([_item_schema(view, index) for view in views], item)
                 for view in views:
                     item = self._at(_item_schema(view, index), item)
                 out.append(item)
@@ -131,10 +159,25 @@ class _Restorer:
                 and not all(self._may_accept(schema, None) for schema in schemas)
             ):
                 continue
+            inner = self._unquoted(schemas, inner)
             for schema in schemas:
                 inner = self._at(schema, inner)
             restored[own] = inner
         return restored
+
+    def _unquoted(self, schemas: list[Any], value: Any) -> Any:
+        """The value that a string spells, where no string can be meant and that value can: models put objects and numbers in quotes."""
+        if not isinstance(value, str) or not schemas or any(self._may_accept(schema, value) for schema in schemas):
+            return value
+        try:
+            spelt = _decoded(value)
+        except (ValueError, RecursionError):
+            return value
+        if isinstance(spelt, str) or (isinstance(spelt, dict | list) and not is_shallow(spelt, _MAX_DEPTH - 1)):
+            return value
+        for schema in schemas:
+            spelt = self._at(schema, spelt)
+        return spelt if all(self._may_accept(schema, spelt) for schema in schemas) else value
 
     def _views(self, node: dict[str, Any], value: Any) -> list[dict[str, Any]]:
         """The schemas that apply to `value` where `node` does: `node`, what it refers to, and the alternative that fits."""

@@ -34,6 +34,9 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _REFUSED: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _WORD: Final = re.compile(r"[a-z0-9]+")
 _MAX_COMPARED: Final = 500
+_WRAPPING: Final = re.compile(
+    r"^(?:functions?|tools?|default_api|mcp)(?:[.:/]|__)|:\d{1,4}$|\(.{0,20}\)$", re.IGNORECASE
+)
 # A plain name of this look could be built to pass for another tool's digest name; it gets a digest of its own.
 _LOOKS_DIGESTED: Final = re.compile(r"_9[a-z2-7]{8}\Z")
 
@@ -100,6 +103,18 @@ def _digest(*parts: str) -> str:
     return "9" + base64.b32encode(hash_.digest()).decode().lower()
 
 
+def _folded(name: str) -> str:
+    """`name` without case and punctuation, so that `createIssue` is `create_issue`; "" for a name of nothing else."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def _unwrapped(name: str) -> Iterator[str]:
+    """`name`, and without what models are known to leave around it: `functions.x:0`, `default_api.x`, `x<|channel|>json`."""
+    name = name[:200].partition("<|")[0].strip()
+    yield name
+    yield _WRAPPING.sub("", name)
+
+
 class Aliases(Mapping[str, ToolRef]):
     """Shown names to tools, for the tools that a model may call.
 
@@ -118,8 +133,11 @@ class Aliases(Mapping[str, ToolRef]):
         self._refs = {name: next(iter(claims)) for name, claims in sorted(found.items()) if len(claims) == 1}
         self.refused = tuple(sorted(ref for claims in found.values() if len(claims) > 1 for ref in claims))
         self._by_own_name: dict[str, list[str]] = {}
+        self._by_folded_name: dict[str, set[str]] = {}
         for name, ref in self._refs.items():
             self._by_own_name.setdefault(ref.name, []).append(name)
+            for spelling in (name, ref.name, f"{ref.server}/{ref.name}"):
+                self._by_folded_name.setdefault(_folded(spelling), set()).add(name)
 
     def __getitem__(self, name: str) -> ToolRef:
         return self._refs[name]
@@ -131,7 +149,10 @@ class Aliases(Mapping[str, ToolRef]):
         return len(self._refs)
 
     def resolve(self, name: str) -> ToolRef | UnknownTool:
-        """The tool that `name` means: a shown name, or a tool's own name where only one server has it."""
+        """The tool that `name` means: a shown name, or a tool's own name where only one server has it.
+
+        Where neither is there, case, punctuation and what some models wrap around a name do not count, if then it means one tool.
+        """
         if (ref := self._refs.get(name)) is not None:
             return ref
         candidates = self._by_own_name.get(name, [])
@@ -139,6 +160,12 @@ class Aliases(Mapping[str, ToolRef]):
             return self._refs[candidates[0]]
         if candidates:
             return UnknownTool(name, tuple(candidates), is_ambiguous=True)
+        for spelling in _unwrapped(name):
+            meant = sorted(self._by_folded_name.get(folded, ())) if (folded := _folded(spelling)) else []
+            if len(meant) == 1:
+                return self._refs[meant[0]]
+            if meant:
+                return UnknownTool(name, tuple(meant), is_ambiguous=True)
         return UnknownTool(name, tuple(self._near(name)))
 
     def _near(self, name: str) -> list[str]:
