@@ -82,6 +82,13 @@ def seen(ctx: Context) -> dict[str, Any]:
     return {"trace": dict(ctx.trace), "loaded": "opentelemetry.trace" in sys.modules}
 
 
+@server.tool(task=True)
+async def slow() -> str:
+    """Work as a task."""
+    with own_span("work in a task"):
+        return "done at last"
+
+
 @server.tool
 async def ask(ctx: Context) -> str:
     """Ask for something first."""
