@@ -25,7 +25,7 @@ from outrider.errors import (
     TimedOut,
 )
 from outrider.protocol.freshness import Policy
-from outrider.protocol.model import ToolResult
+from outrider.protocol.results import ToolResult
 from outrider.protocol.tasks import Task
 
 EXTENSION = "io.modelcontextprotocol/tasks"

@@ -8,7 +8,7 @@ import pytest
 
 from outrider.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from outrider.protocol.headers import standard_headers
-from outrider.protocol.model import read_result
+from outrider.protocol.results import read_result
 from outrider.protocol.tasks import (
     MAX_INPUT_REQUESTS,
     MAX_POLL_MS,

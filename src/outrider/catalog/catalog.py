@@ -24,7 +24,7 @@ from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Targe
 from outrider.client.tasks import TaskCallback
 from outrider.errors import ConfigError, LocalProtocolError
 from outrider.protocol.freshness import Policy
-from outrider.protocol.model import PromptResult, ResourceResult, ToolResult
+from outrider.protocol.results import PromptResult, ResourceResult, ToolResult
 
 if TYPE_CHECKING:
     from outrider.catalog.conversation import Conversation

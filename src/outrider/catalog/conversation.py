@@ -58,7 +58,7 @@ from outrider.catalog.surface import (
 )
 from outrider.client.report import estimated_tokens
 from outrider.errors import LocalProtocolError, OutriderError
-from outrider.protocol.model import ContentBlock, ToolResult
+from outrider.protocol.results import ContentBlock, ToolResult
 
 if TYPE_CHECKING:
     from outrider.catalog.catalog import Catalog

@@ -33,22 +33,17 @@ from outrider.protocol.model import (
     RESOURCE_TEMPLATES,
     RESOURCES,
     TOOLS,
-    Completion,
-    InputRequired,
     Item,
     ListKind,
     Prompt,
-    PromptResult,
     Quarantined,
     Resource,
-    ResourceResult,
     ResourceTemplate,
     ServerDescription,
     Tool,
-    ToolResult,
     read_description,
-    read_result,
 )
+from outrider.protocol.results import Completion, InputRequired, PromptResult, ResourceResult, ToolResult, read_result
 from outrider.protocol.schema_findings import SchemaFinding
 from outrider.protocol.tasks import Task
 from outrider.protocol.versions import Era

@@ -30,7 +30,7 @@ from outrider.errors import (
     Unavailable,
     peer_error,
 )
-from outrider.protocol.model import ToolResult, read_tool_result
+from outrider.protocol.results import ToolResult, read_tool_result
 from outrider.protocol.tasks import CANCEL, GET, TRANSITIONS, UPDATE, Task, TaskStatus, poll_delay_s, read_task
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from outrider.catalog.formats import (
     read_calls,
     render_results,
 )
-from outrider.protocol.model import read_result
+from outrider.protocol.results import read_result
 
 pytestmark = pytest.mark.interop
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from outrider.catalog.formats.calls import ModelCall
 from outrider.catalog.formats.naming import ToolRef, shown_name
 from outrider.catalog.formats.vendors import Vendor
-from outrider.protocol.model import ContentBlock, ToolResult
+from outrider.protocol.results import ContentBlock, ToolResult
 
 __all__ = ["CallFailed", "Page", "ResultOptions", "page_text", "render_results", "result_text"]
 
