@@ -171,6 +171,13 @@ class Scene:
                 assert found is not None
                 await store.changed(task_id, found[1])
 
+    async def until_owned(self, task_id: str, who: str, fits: Callable[[Any], bool]) -> None:
+        """The same for a task of somebody's."""
+        store = self.server.tasks.store
+        async with asyncio.timeout(DEADLINE_S):
+            while (found := await store.read(task_id)) and not fits(await self.ask("get", task_id, who=who)):
+                await store.changed(task_id, found[1])
+
     async def over(self, task_id: str) -> Any:
         return await self.until(task_id, lambda task: task["status"] in ("completed", "failed", "cancelled"))
 
@@ -461,6 +468,64 @@ class TestQuestions:
         await scene.asking(created["taskId"], "input_1")
 
 
+class TestListening:
+    KEY = "io.modelcontextprotocol/subscriptionId"
+
+    async def test_a_listener_hears_how_a_task_stands_and_each_change(self) -> None:
+        """Spec #task-status-notifications: the whole task; only those agreed to; no progress and no log messages (MUST NOT)."""
+        scene = Scene()
+        task_id = (await scene.call("ask_much", who="ada"))["taskId"]
+        other = (await scene.call("work", who="eve"))["taskId"]
+        await scene.until_owned(task_id, "ada", lambda task: len(task.get("inputRequests", ())) == 2)
+        wanted = {"notifications": {"taskIds": [task_id, other, "none", task_id]}}
+        stream = scene.caller.begin("subscriptions/listen", wanted, capabilities=TAKES, headers=heads("ada"), id=9)
+        acknowledged = (await stream.until(lambda response: len(response.events) >= 1)).events[0]
+        assert acknowledged["params"]["notifications"] == {"taskIds": [task_id]}
+        first = (await stream.until(lambda response: len(response.events) >= 2)).events[1]
+        assert first["method"] == "notifications/tasks"
+        assert first["params"]["_meta"] == {self.KEY: 9}
+        told = await scene.ask("get", task_id, who="ada")
+        shown = {key: value for key, value in told.items() if key not in ("_meta", "resultType")}
+        assert {key: value for key, value in first["params"].items() if key != "_meta"} == shown
+        answers = {"a": named("A"), "b": named("B")}
+        await scene.ask("update", task_id, who="ada", inputResponses=answers)
+        done = await stream.until(lambda response: response.events[-1]["params"].get("status") == "completed")
+        assert done.events[-1]["params"]["result"]["content"][0]["text"] == "A B"
+        assert {event["method"] for event in done.events[1:]} == {"notifications/tasks"}
+        await stream.disconnect()
+        assert len(scene.server.subscriptions) == 0
+        scene.server.close()
+
+    async def test_who_does_not_take_tasks_cannot_listen_to_them(self) -> None:
+        """Spec #task-status-notifications (MUST -32021)."""
+        scene = Scene()
+        wanted = {"notifications": {"taskIds": ["t"], "toolsListChanged": True}}
+        status, error = await scene.caller.error("subscriptions/listen", wanted)
+        assert (status, error["code"]) == (400, -32021)
+        assert error["data"] == {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+
+    @pytest.mark.parametrize("count", [100, 101])
+    async def test_the_tasks_of_a_stream_are_bounded(self, count: int) -> None:
+        """Ours: at the limit, and one above it."""
+        wanted = {"notifications": {"taskIds": [str(number) for number in range(count)]}}
+        stream = Scene().caller.begin("subscriptions/listen", wanted, capabilities=TAKES)
+        if count > 100:
+            assert (await stream.finish()).json["error"]["code"] == -32602
+        else:
+            await stream.until(lambda response: len(response.events) == 1)
+            await stream.disconnect()
+
+    async def test_a_server_without_tasks_agrees_to_none(self) -> None:
+        """Spec basic/patterns/subscriptions#acknowledgment: what is not supported is left out."""
+        server = Server("s", version="1")
+        server.tool(lambda: "x", name="plain")
+        wanted = {"notifications": {"taskIds": ["t"], "toolsListChanged": True}}
+        stream = Caller(server.asgi()).begin("subscriptions/listen", wanted)
+        first = (await stream.until(lambda response: len(response.events) == 1)).events[0]
+        assert first["params"]["notifications"] == {"toolsListChanged": True}
+        await stream.disconnect()
+
+
 class TestWhoMaySee:
     async def test_a_task_exists_for_its_owner_only(self) -> None:
         """Spec #security-considerations (MUST); ours: others cannot even tell that it exists."""
@@ -662,8 +727,12 @@ async def test_our_client_follows_our_tasks(transport: str) -> None:
                 await client.call_tool("protocol_error_job")
             started = await client.start_tool("slow_compute", {"seconds": 60})
             assert isinstance(started, Task)
-            await client.tasks.cancel(started.task_id)
-            assert (await client.tasks.get(started.task_id)).status == "cancelled"
+            async with client.listen(task_ids=[started.task_id, "none"]) as changes:
+                assert changes.granted.task_ids == (started.task_id,)
+                assert await anext(changes) == outrider.Change("task", started.task_id)
+                await client.tasks.cancel(started.task_id)
+                while (await client.tasks.get((await anext(changes)).uri)).status != "cancelled":
+                    pass
 
     if transport == "stdio":
         await follow([OUTRIDER, "run", EVERYTHING])

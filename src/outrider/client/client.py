@@ -442,6 +442,7 @@ class Client:
         prompts: bool = False,
         resources: bool = False,
         uris: Sequence[str] = (),
+        task_ids: Sequence[str] = (),
         timeout_s: float | None = None,
     ) -> AsyncIterator[Subscription]:
         """Listen for changes: `async with client.listen(tools=True) as changes: async for change in changes: …`.
@@ -454,6 +455,7 @@ class Client:
             prompts: changes of the list of prompts.
             resources: changes of the list of resources.
             uris: updates of these resources.
+            task_ids: news of these tasks, from servers that send them; `client.tasks.get` tells how one stands.
             timeout_s: how long to wait for the server's agreement, in seconds; the stream itself has no limit.
 
         Spec: 2026-07-28 basic/patterns/subscriptions
@@ -464,7 +466,7 @@ class Client:
         async def subscribed() -> Subscription:
             try:
                 async with asyncio.timeout(limit):
-                    return await session.subscribe(Wanted(tools, prompts, resources, tuple(uris)))
+                    return await session.subscribe(Wanted(tools, prompts, resources, tuple(uris), tuple(task_ids)))
             except TimeoutError as error:
                 raise TimedOut(
                     f"the server did not agree to a subscription within {limit:g} s", timeout_s=limit

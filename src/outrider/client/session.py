@@ -57,8 +57,8 @@ class Change(Struct, frozen=True):
     """Something changed at the server.
 
     Attributes:
-        what: "tools", "prompts", "resources" for a list, "resource" for the contents of one.
-        uri: the resource's URI, or "".
+        what: "tools", "prompts", "resources" for a list, "resource" for the contents of one, "task" for a task.
+        uri: the resource's URI, or the task's identifier, or "".
     """
 
     what: str
@@ -66,7 +66,7 @@ class Change(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True):
-    """Which changes to listen for: lists by name, and resources by URI.
+    """Which changes to listen for: lists by name, resources by URI, and tasks by identifier.
 
     Spec: 2026-07-28 basic/patterns/subscriptions#notification-filter
     """
@@ -75,6 +75,7 @@ class Wanted(Struct, frozen=True):
     prompts: bool = False
     resources: bool = False
     uris: tuple[str, ...] = ()
+    task_ids: tuple[str, ...] = ()
 
     def as_filter(self) -> dict[str, Any]:
         """The filter as it goes on the wire."""
@@ -84,6 +85,8 @@ class Wanted(Struct, frozen=True):
                 asked[kind.listen] = True
         if self.uris:
             asked["resourceSubscriptions"] = list(self.uris)
+        if self.task_ids:
+            asked["taskIds"] = list(self.task_ids)
         return asked
 
     @classmethod
@@ -92,10 +95,11 @@ class Wanted(Struct, frozen=True):
         if not isinstance(granted, dict):
             return cls()
         tools, prompts, resources = (granted.get(kind.listen) is True for kind in LIST_KINDS[:3])
-        uris = granted.get("resourceSubscriptions")
-        return cls(
-            tools, prompts, resources, tuple(u for u in uris if isinstance(u, str)) if isinstance(uris, list) else ()
+        uris, task_ids = (
+            tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+            for names in (granted.get("resourceSubscriptions"), granted.get("taskIds"))
         )
+        return cls(tools, prompts, resources, uris, task_ids)
 
 
 class Subscription:
@@ -271,6 +275,9 @@ def change_of(method: str, params: Mapping[str, Any]) -> Change | None:
     if method == _RESOURCE_UPDATED:
         uri = params.get("uri")
         return Change("resource", uri) if isinstance(uri, str) else None
+    if method == tasks.NOTIFICATION:
+        task_id = params.get("taskId")
+        return Change("task", task_id) if isinstance(task_id, str) else None
     what = _CHANGE_OF.get(method)
     return Change(what) if what is not None else None
 
@@ -330,7 +337,11 @@ class ModernSession:
         if wants_progress:
             meta = {**(meta or {}), PROGRESS_TOKEN: request_id}
         # Only the requests that the extension is about declare it, so that what is remembered of the others does not depend on it.
-        takes_tasks = method in tasks.METHODS or (method in tasks.TASK_METHODS and self.takes_tasks)
+        takes_tasks = (
+            method in tasks.METHODS
+            or (method in tasks.TASK_METHODS and self.takes_tasks)
+            or (method == _LISTEN and "taskIds" in params["notifications"])
+        )
         full = {
             **params,
             "_meta": self._meta(meta, takes_tasks=takes_tasks) if meta or takes_tasks else self._plain_meta,
@@ -408,7 +419,7 @@ class ModernSession:
             opened.take(message.method, params)
         # A list change counts even when it comes unasked: it costs one list, and missing it costs the truth.
         change = change_of(message.method, params)
-        if change is not None:
+        if change is not None and change.what != "task":
             self.on_change(change)
 
     async def close(self) -> None:

@@ -42,6 +42,7 @@ from outrider.protocol.jsonrpc import (
 from outrider.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
 from outrider.protocol.model import LIST_KINDS
 from outrider.protocol.tasks import EXTENSION as TASKS_EXTENSION
+from outrider.protocol.tasks import GET as GET_TASK
 from outrider.protocol.tasks import declares, required_capabilities
 from outrider.protocol.versions import MODERN_VERSIONS
 from outrider.server.registry import Principal, Prompt, Registry, Resource, ResourceTemplate
@@ -70,6 +71,7 @@ class ListenFilter(Struct, rename="camel", gc=False):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] | None = None
+    task_ids: list[str] | None = None
 
 
 class _Argument(Struct, gc=False):
@@ -148,7 +150,7 @@ class Work(Struct, gc=False):
 
 
 class Listen(Struct, gc=False):
-    """A request for a stream of change notifications; `accepted` is what this server will send."""
+    """A request for a stream of change notifications; `accepted` is what this server will send, if the tasks are the caller's."""
 
     id: RequestId
     id_json: bytes
@@ -182,6 +184,7 @@ _NAME_HEADER: Final = mcp_headers.NAME.lower().encode()
 _NAME_SOURCE: Final = mcp_headers.NAME_SOURCE
 _MODERN_HEADER_VALUES: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 _MAX_SUBSCRIPTIONS: Final = 1000
+_MAX_TASKS: Final = 100
 _META_KEYS: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES)
 
 
@@ -401,12 +404,19 @@ class Dispatcher:
         uris = wanted.resource_subscriptions
         if uris is not None and len(uris) > _MAX_SUBSCRIPTIONS:
             return error_answer(id_json, INVALID_PARAMS, f"at most {_MAX_SUBSCRIPTIONS} resources per listen request")
+        task_ids = wanted.task_ids if GET_TASK in self._methods else None
+        if task_ids is not None and (params.meta is UNSET or not declares(params.meta.client_capabilities)):
+            text = f"listening to tasks needs the client capability {TASKS_EXTENSION}"
+            return error_answer(id_json, MISSING_CLIENT_CAPABILITY, text, required_capabilities())
+        if task_ids is not None and len(task_ids) > _MAX_TASKS:
+            return error_answer(id_json, INVALID_PARAMS, f"at most {_MAX_TASKS} tasks per listen request")
         offers = self.registry.offers_list
         accepted = ListenFilter(
             wanted.tools_list_changed and offers("tools/list"),
             wanted.prompts_list_changed and offers("prompts/list"),
             wanted.resources_list_changed and offers("resources/list"),
             [uri for uri in dict.fromkeys(uris) if self.registry.can_subscribe(uri, principal)] if uris else None,
+            None if task_ids is None else list(dict.fromkeys(task_ids)),
         )
         return Listen(request_id, id_json, accepted, meta)
 

@@ -188,6 +188,7 @@ class Endpoint:
                 text = "subscriptions/listen needs an Accept header with text/event-stream"
                 await send_reply(send, 406, _error(INVALID_REQUEST, text, outcome.id_json), headers_out)
             else:
+                outcome = await self._server.tasks.admit(outcome, principal)
                 await self._serve_listen(outcome, receive, send, headers_out)
         elif type(outcome) is Notified:
             await send_reply(send, 202, b"", headers_out)
@@ -359,6 +360,7 @@ class Endpoint:
         try:
             await _start_stream(send, headers_out)
             await send(_event_body(encode_event(listener.acknowledgement())))
+            self._server.tasks.watch(listener)
             while (await receive())["type"] != "http.disconnect":
                 pass
         except asyncio.CancelledError:

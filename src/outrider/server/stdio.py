@@ -116,7 +116,10 @@ class StdioConnection:
         elif type(outcome) is Work:
             self._start(outcome)
         elif type(outcome) is Listen:
-            self._listen(outcome)
+            if outcome.accepted.task_ids is None or outcome.id in self._tasks:
+                self._listen(outcome)
+            else:
+                self._tasks[outcome.id] = asyncio.get_running_loop().create_task(self._listen_to_tasks(outcome))
         elif type(outcome) is Notified:
             self._notified(outcome.message)
         elif type(outcome) is Legacy:
@@ -185,6 +188,14 @@ class StdioConnection:
             return
         self._listeners[listen.id] = listener
         self._send(listener.acknowledgement())
+        self._server.tasks.watch(listener)
+
+    async def _listen_to_tasks(self, listen: Listen) -> None:
+        try:
+            listen = await self._server.tasks.admit(listen, None)
+        finally:
+            self._tasks.pop(listen.id, None)
+        self._listen(listen)
 
     def _end_listener(self, request_id: RequestId, listener: Listener) -> None:
         """Spec: basic/patterns/subscriptions#graceful-closure (SHOULD), basic/patterns/cancellation (MUST)"""

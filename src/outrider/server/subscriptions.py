@@ -20,6 +20,7 @@ import msgspec
 from outrider.protocol.jsonrpc import encode_notification
 from outrider.protocol.meta import SUBSCRIPTION_ID
 from outrider.protocol.model import PROMPTS, RESOURCES, TOOLS, ListKind
+from outrider.protocol.tasks import NOTIFICATION as TASK_CHANGED
 from outrider.server.dispatch import ListenFilter
 
 __all__ = ["Listener", "Subscriptions", "closing_result"]
@@ -34,18 +35,21 @@ class Listener:
     Attributes:
         accepted: what it hears of; of resources, those in `uris`.
         is_ending: set when the server ends the stream.
+        watcher: what brings news of tasks, or None; it ends with the stream.
     """
 
     __slots__ = (
         "_loop",
         "_meta",
         "_pending_kinds",
+        "_pending_tasks",
         "_pending_uris",
         "_thread",
         "_wake",
         "accepted",
         "is_ending",
         "uris",
+        "watcher",
     )
 
     def __init__(self, accepted: ListenFilter, *, wake: Callable[[], None], subscription_id: bytes | None) -> None:
@@ -63,6 +67,8 @@ class Listener:
         self._meta = None if subscription_id is None else {SUBSCRIPTION_ID: msgspec.Raw(subscription_id)}
         self._pending_kinds: dict[str, None] = {}
         self._pending_uris: dict[str, None] = {}
+        self._pending_tasks: dict[str, Mapping[str, Any]] = {}
+        self.watcher: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -80,9 +86,13 @@ class Listener:
         """A resource changed. From any thread."""
         self._run(self._note, self._pending_uris, uri)
 
-    def _note(self, pending: dict[str, None], key: str) -> None:
-        idle = not self._pending_kinds and not self._pending_uris
-        pending[key] = None
+    def note_task(self, task_id: str, task: Mapping[str, Any]) -> None:
+        """A task changed; `task` is what it is now, in wire names. On the loop."""
+        self._note(self._pending_tasks, task_id, task)
+
+    def _note(self, pending: dict[str, Any], key: str, value: Any = None) -> None:
+        idle = not self.has_due
+        pending[key] = value
         if idle:
             self._loop.call_soon(self._wake)
 
@@ -98,17 +108,19 @@ class Listener:
     @property
     def has_due(self) -> bool:
         """Whether there is something to take."""
-        return bool(self._pending_kinds or self._pending_uris)
+        return bool(self._pending_kinds or self._pending_uris or self._pending_tasks)
 
     def take(self) -> list[bytes]:
         """The notifications that are due, which are then no longer due."""
-        if not self._pending_kinds and not self._pending_uris:
+        if not self.has_due:
             return []
         kinds, self._pending_kinds = self._pending_kinds, {}
         uris, self._pending_uris = self._pending_uris, {}
+        tasks, self._pending_tasks = self._pending_tasks, {}
         meta: dict[str, Any] = {} if self._meta is None else {"_meta": self._meta}
         found = [encode_notification(kind, meta or None) for kind in kinds]
         found += [encode_notification(_UPDATED, {**meta, "uri": uri}) for uri in uris]
+        found += [encode_notification(TASK_CHANGED, {**meta, **task}) for task in tasks.values()]
         return found
 
     def acknowledgement(self) -> bytes:
@@ -116,6 +128,8 @@ class Listener:
         agreed: dict[str, Any] = {kind.listen: True for kind in (TOOLS, PROMPTS, RESOURCES) if self.hears(kind)}
         if self.accepted.resource_subscriptions is not None:
             agreed["resourceSubscriptions"] = sorted(self.uris)
+        if self.accepted.task_ids is not None:
+            agreed["taskIds"] = self.accepted.task_ids
         return encode_notification(
             "notifications/subscriptions/acknowledged", {"_meta": self._meta or {}, "notifications": agreed}
         )
@@ -158,6 +172,8 @@ class Subscriptions:
 
     def remove(self, listener: Listener) -> None:
         """Forget it."""
+        if listener.watcher is not None:
+            listener.watcher.cancel()
         with self._lock:
             self._listeners.pop(listener, None)
             for uri in listener.uris:

@@ -39,11 +39,12 @@ from outrider.protocol.tasks import (
     required_capabilities,
 )
 from outrider.server.context import Channel, Context, RequestRejected, TaskChannel
-from outrider.server.dispatch import Answer, Work, error_answer, reply_bytes
+from outrider.server.dispatch import Answer, Listen, Work, error_answer, reply_bytes
 from outrider.server.inputs import InvalidAnswer, Question
 from outrider.server.registry import Principal, Registry, TaskSupport
 from outrider.server.running import Runner
 from outrider.server.state import StateSeal
+from outrider.server.subscriptions import Listener
 from outrider.server.task_store import MemoryTaskStore, TaskRecord, TaskStore, TooManyTasks
 
 __all__ = ["TaskOptions", "Tasks"]
@@ -294,6 +295,34 @@ class Tasks:
         if found is None or found[0].owner != owner_of(ctx.principal):
             raise RequestRejected(INVALID_PARAMS, "Task not found: it never was, or its time is over")
         return found
+
+    # Listening
+
+    async def admit(self, listen: Listen, principal: Principal | None) -> Listen:
+        """The request without the tasks that are not the caller's. Spec: #task-status-notifications (those agreed to)"""
+        if listen.accepted.task_ids is None:
+            return listen
+        owner, known = owner_of(principal), []
+        for task_id in listen.accepted.task_ids:
+            found = await self.store.read(task_id)
+            if found is not None and found[0].owner == owner:
+                known.append(task_id)
+        return replace(listen, accepted=replace(listen.accepted, task_ids=known))
+
+    def watch(self, listener: Listener) -> None:
+        """Bring news of a listener's tasks from now on, beginning with how each stands, so that nothing falls between call and stream."""
+        if listener.accepted.task_ids:
+            listener.watcher = self.spawn(self._watch(listener, listener.accepted.task_ids), "outrider task listener")
+
+    async def _watch(self, listener: Listener, task_ids: list[str]) -> None:
+        async def watch(task_id: str) -> None:
+            while (found := await self.store.read(task_id)) is not None:
+                listener.note_task(task_id, render_task(found[0].task, detailed=True))
+                if found[0].task.status.is_terminal:
+                    return
+                await self.store.changed(task_id, found[1])
+
+        await asyncio.gather(*(watch(task_id) for task_id in task_ids))
 
     # Changing what is kept
 
