@@ -143,13 +143,24 @@ class TestPages:
         assert report.tools is not None
         assert report.tools.complete
 
-    @pytest.mark.parametrize("cursor", [7, True, {}, []], ids=str)
+    @pytest.mark.parametrize("cursor", [True, {}, [], 1.5], ids=str)
     async def test_a_cursor_that_is_no_text(self, fake_stdio: FakeStdio, cursor: object) -> None:
-        """Case 31: the list ends there, with a warning."""
+        """Case 31, case 48: the list ends there, with a warning, and is not taken for complete."""
         fake = fake_stdio(pages(at(None, page("a", nextCursor=cursor))))
         report = await look_at(fake.command)
         assert_found(report, "modern", "a")
         assert any("nextCursor" in warning for warning in report.warnings)
+        assert report.tools is not None
+        assert not report.tools.complete
+
+    @pytest.mark.parametrize("end", [0, False, None], ids=str)
+    async def test_a_cursor_that_is_a_number(self, fake_stdio: FakeStdio, end: object) -> None:
+        """Case 48: servers that count pages exist; their tools are no fewer. Zero and false are their end."""
+        fake = fake_stdio(pages(at("2", page("b", nextCursor=end)), at(None, page("a", nextCursor=2))))
+        report = await look_at(fake.command)
+        assert_found(report, "modern", "a", "b")
+        assert report.tools is not None
+        assert report.tools.complete
 
     async def test_a_cursor_that_became_invalid(self, fake_stdio: FakeStdio) -> None:
         """Case 111: -32602 for a cursor: all pages are read again from the start, once."""

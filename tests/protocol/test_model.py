@@ -193,14 +193,21 @@ class TestDescriptions:
 
 class TestPages:
     def test_cursors(self) -> None:
-        """Case 31, case 51: null is the end, "" is not, and what is no text ends the list with a word."""
+        """Case 31, case 51: null is the end, "" is not, and a number is sent back as a text, anything else ends the list with a word."""
         assert page_of(TOOLS).next_cursor is None
         assert page_of(TOOLS, nextCursor=None).next_cursor is None
         assert page_of(TOOLS, nextCursor="").next_cursor == ""
-        page = page_of(TOOLS, tool(), nextCursor=7)
-        assert page.next_cursor is None
-        assert [entry.item for entry in page.quarantined] == ["nextCursor"]
-        assert len(page.items) == 1
+        for cursor, following, is_cut in (
+            (7, "7", False),
+            (0, None, False),
+            (False, None, False),
+            ({}, None, True),
+            (1.5, None, True),
+        ):
+            page = page_of(TOOLS, tool(), nextCursor=cursor)
+            assert (page.next_cursor, page.is_cut) == (following, is_cut)
+            assert [entry.item for entry in page.quarantined] == ["nextCursor"]
+            assert len(page.items) == 1
 
     def test_hints_are_kept(self) -> None:
         """Spec server/utilities/caching: for whoever remembers the page."""

@@ -181,6 +181,8 @@ class Gathering:
             else:
                 self.items[identity] = item
         self._quarantined.extend(page.quarantined)
+        if page.is_cut:
+            self.cut_off(f"{self._kind.method} has more pages, and names the next one in a way that nobody can ask for")
         if page.next_cursor is None:
             if self._doubles:
                 self._warnings.append(f"{self._doubles} {self._kind.label} were listed twice; the first of each counts")

@@ -231,12 +231,14 @@ class ListPage(Struct, frozen=True):
         next_cursor: where the next page begins, or None at the end. "" is a cursor like any other.
         quarantined: what was set aside and why.
         meta: the page's members other than its items: `ttlMs`, `cacheScope`, `_meta`, ….
+        is_cut: more pages were announced in a way in which nobody can ask for them.
     """
 
     items: tuple[Item, ...]
     next_cursor: str | None
     quarantined: tuple[Quarantined, ...]
     meta: dict[str, Any]
+    is_cut: bool = False
 
 
 def decode_object(payload: Raw | bytes, what: str) -> dict[str, Any]:
@@ -391,18 +393,29 @@ def read_page(kind: ListKind, payload: Raw | bytes) -> ListPage:
         ) from error
     if meta.get("resultType", "complete") not in (None, "complete"):
         raise RemoteProtocolError(f"{what} has an unknown result type", rule="basic/index#resulttype")
-    cursor = meta.get("nextCursor")
     items: list[Item] = []
     quarantined: list[Quarantined] = []
-    if cursor is not None and not isinstance(cursor, str):
-        quarantined.append(Quarantined("nextCursor", "not a string; the list ends here", excluded=False))
-        cursor = None
+    cursor, is_cut = _next_cursor(meta.get("nextCursor"), quarantined)
     read = _READERS[kind.method]
     for position, entry in enumerate(entries):
         item = read(entry.copy(), f"{kind.member}[{position}]", quarantined)
         if item is not None:
             items.append(item)
-    return ListPage(tuple(items), cursor, tuple(quarantined), meta)
+    return ListPage(tuple(items), cursor, tuple(quarantined), meta, is_cut)
+
+
+def _next_cursor(cursor: object, quarantined: list[Quarantined]) -> tuple[str | None, bool]:
+    """The next page's cursor, or None at the end, and whether there are more pages that nobody can ask for.
+
+    Servers that count their pages give numbers, and take texts; for one of these, 0 and false are the end.
+    """
+    if cursor is None or isinstance(cursor, str):
+        return cursor, False
+    if type(cursor) is int and cursor:
+        quarantined.append(Quarantined("nextCursor", "a number; sent back as a text", excluded=False))
+        return str(cursor), False
+    quarantined.append(Quarantined("nextCursor", "not a string; the list ends here", excluded=False))
+    return None, cursor not in (0, False)
 
 
 def _read_tool(wire: Raw, position: str, quarantined: list[Quarantined]) -> Tool | None:

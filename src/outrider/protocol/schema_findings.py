@@ -99,6 +99,8 @@ def check_output_schema(schema: Any, *, limits: SchemaLimits = LIMITS) -> Schema
 
 def _check(schema: Any, limits: SchemaLimits, *, root_is_object: bool) -> SchemaFinding | None:
     if isinstance(schema, bytes | msgspec.Raw):
+        if not bytes(schema):
+            return SchemaFinding(Verdict.EXCLUDE, "#", "is missing")
         if _is_plain(bytes(schema), limits, root_is_object=root_is_object):
             return None
         try:

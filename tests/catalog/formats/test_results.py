@@ -130,6 +130,50 @@ def test_what_cannot_be_shown_is_named(block: dict[str, Any]) -> None:
     assert said.endswith("not shown]")
 
 
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "data", "sent"),
+    [
+        ("image/jpeg", PIXEL, "image/png"),
+        ("image/jpg", encoded(b"\xff\xd8\xff\xe0 fake"), "image/jpeg"),
+        ("IMAGE/PNG; charset=binary", PIXEL, "image/png"),
+        ("image/png", f"data:image/png;base64,{PIXEL}", "image/png"),
+        ("image/png", f"{PIXEL[:8]}\r\n{PIXEL[8:]}\n", "image/png"),
+        ("image/png", encoded(b"RIFF\n\0\0\0WEBP fake"), "image/webp"),
+        ("image/png", encoded(b"<html>not found</html>"), ""),
+        ("image/png", encoded(b"RIFF\0\0\0\0AVI fake"), ""),
+    ],
+)
+def test_an_image_goes_under_the_type_that_its_bytes_have(mime_type: str, data: str, sent: str) -> None:
+    """Ours: a vendor refuses the whole conversation for an image that is not what it is called."""
+    (message,) = render_results(
+        Vendor.ANTHROPIC, [(CALL, result(content=[{"type": "image", "mimeType": mime_type, "data": data}]))]
+    )
+    content = message["content"][0]["content"]
+    if not sent:
+        assert content.endswith("not shown]")
+        return
+    source = content[1]["source"]
+    assert source["media_type"] == sent
+    assert source["data"] == base64.b64encode(base64.b64decode(source["data"], validate=True)).decode()
+
+
+def test_a_long_value_of_an_unknown_block_is_named() -> None:
+    """Ours: an encoded film is no text for a model; everything else of the block is."""
+    said = body(Vendor.OPENAI, result(content=[{"type": "video", "data": "A" * 9_000, "title": "x " * 3_000}]))
+    assert '"data":"[9000 characters, not shown]"' in said
+    assert "x x x" in said
+
+
+@pytest.mark.parametrize(("text", "said"), [(5, "5"), ({"a": 1}, '{"a":1}'), (None, "(no content)")])
+def test_a_text_that_is_none_is_said_as_json(text: Any, said: str) -> None:
+    """Ours: what the server wanted to say is not lost over its type."""
+    assert body(Vendor.OPENAI, result(content=[{"type": "text", "text": text}])) == said
+
+
 def test_structured_content_is_said_once() -> None:
     """Ours: as JSON if the text is not it already."""
     assert body(Vendor.OPENAI, result(structuredContent={"a": 1})) == '{"a":1}'

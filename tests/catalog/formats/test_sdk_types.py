@@ -48,7 +48,7 @@ OUTCOME: Any = read_result(
         {
             "content": [
                 {"type": "text", "text": "hi"},
-                {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"png").decode()},
+                {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"\x89PNG fake").decode()},
             ],
             "structuredContent": {"a": [1]},
         }

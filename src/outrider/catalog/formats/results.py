@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -67,6 +68,10 @@ class Page(Struct, frozen=True):
 
 # What every vendor that takes images takes.
 _IMAGE_TYPES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_SIGNATURES: Final = (
+    (rb"\x89PNG", "image/png"), (rb"\xff\xd8\xff", "image/jpeg"), (rb"GIF8[79]a", "image/gif"), (rb"RIFF....WEBP", "image/webp"),
+)  # fmt: skip
+_MAX_UNBROKEN: Final = 2_000
 _IMAGE_TYPES_GEMINI: Final = frozenset({"image/jpeg", "image/png", "image/webp"})
 
 
@@ -214,20 +219,31 @@ def _part(vendor: Vendor, call: ModelCall, text: str, images: list[_Image], *, i
 
 
 def _image(block: ContentBlock, accepted: frozenset[str], max_bytes: int) -> _Image | None:
-    mime_type, data = block.mime_type, block.data
-    if block.type != "image" or mime_type not in accepted or not data or len(data) > max_bytes * 4 // 3 + 4:
+    """The image in a block if the vendor takes it, under the type that its bytes have.
+
+    Vendors look at the bytes, and refuse the whole conversation, now and ever after, for one image that is not what it is called.
+    """
+    named, data = block.mime_type, block.data
+    if block.type != "image" or not named or not data or len(data) > max_bytes * 4 // 3 + 4:
         return None
+    if named.partition(";")[0].strip().lower().replace("image/jpg", "image/jpeg") not in accepted:
+        return None
+    data = "".join(data.split())
+    if data.startswith("data:"):
+        data = data.partition(";base64,")[2]
     try:
-        base64.b64decode(data, validate=True)
+        content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return None
-    return _Image(mime_type, data)
+    mime_type = next((known for start, known in _SIGNATURES if re.match(start, content, re.DOTALL)), "")
+    return _Image(mime_type, data) if mime_type in accepted else None
 
 
 def _text(block: ContentBlock) -> str:
     match block.type:
         case "text":
-            return block.text or ""
+            text = block.wire.get("text")
+            return text if isinstance(text, str) else "" if text is None else _json(text)
         case "image" | "audio":
             size = len(block.data or "") * 3 // 4
             return f"[{block.type}: {_word(block.mime_type)}, {size} bytes, not shown]"
@@ -240,7 +256,14 @@ def _text(block: ContentBlock) -> str:
         case "resource_link":
             label = block.wire.get("name")
             return f"[resource {_word(block.uri)}{': ' + label if isinstance(label, str) else ''}]"
-    return _json(block.wire)
+    return _json({key: _shortened(value) for key, value in block.wire.items()})
+
+
+def _shortened(value: Any) -> Any:
+    """`value`, or for a long string without blanks, such as an encoded film, how long it is."""
+    if isinstance(value, str) and len(value) > _MAX_UNBROKEN and not re.search(r"\s", value[:_MAX_UNBROKEN]):
+        return f"[{len(value)} characters, not shown]"
+    return value
 
 
 def _word(value: Any) -> str:
