@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 
-from outrider.catalog.conversation import DEFAULT_CONTEXT_TOKENS, CallEvent, Conversation, Mode
+from outrider.catalog.conversation import DEFAULT_CONTEXT_TOKENS, CallEvent, Conversation
+from outrider.catalog.exposure import Mode
 from outrider.catalog.guards import Guards
 from outrider.catalog.ledger import Ledger
 from outrider.catalog.model import ModelClient, ModelFailed, ModelReply, OpenAIModel

@@ -1,7 +1,7 @@
 """One conversation with a model: which tools it is shown, and what becomes of its calls.
 
-Decided here: when all tools go out and when only a way to search them does, the order that keeps prompt caches warm, and what a model gets
-back. Not here: the words of the search surface (`surface`), the vendors' forms (`formats`), what may be called (`guards`), routing and
+Decided here: which tool a call means, what is told about servers and results, and what a search finds. Not here: which tools are shown
+(`exposure`), the words of the search surface (`surface`), the vendors' forms (`formats`), what may be called (`guards`), routing and
 servers (`catalog`).
 
 Tool output is data: it is labelled as such, and never becomes part of instructions. Spec: ours; docs/2026-07-28 client best practices
@@ -13,14 +13,13 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
+from outrider.catalog.exposure import Exposure, Mode
 from outrider.catalog.formats import (
-    RULES,
-    Aliases,
     CallFailed,
     Malformed,
     ModelCall,
@@ -30,7 +29,6 @@ from outrider.catalog.formats import (
     ToolRef,
     Vendor,
     count_tokens,
-    offer,
     page_text,
     read_arguments,
     read_calls,
@@ -42,30 +40,24 @@ from outrider.catalog.formats import UnknownTool as UnknownName
 from outrider.catalog.guards import CallRequest, Guards
 from outrider.catalog.ledger import Ledger
 from outrider.catalog.reference import OWN_SERVER
-from outrider.catalog.snapshot import AmbiguousTool, CatalogTool, Snapshot, UnknownTool
+from outrider.catalog.snapshot import AmbiguousTool, CatalogTool, UnknownTool
 from outrider.catalog.surface import (
     CALL,
-    DESCRIBE,
     FIND,
-    READ,
-    SEARCH,
     SURFACE_NAMES,
     Call,
     Search,
     described,
-    surface_ref,
     whole_number,
 )
 from outrider.client.report import estimated_tokens
-from outrider.errors import LocalProtocolError, OutriderError
+from outrider.errors import OutriderError
 from outrider.protocol.results import ContentBlock, ToolResult
 
 if TYPE_CHECKING:
     from outrider.catalog.catalog import Catalog
 
-__all__ = ["DEFAULT_THRESHOLD", "CallEvent", "Conversation", "Mode"]
-
-Mode = Literal["auto", "all", "search", "native"]
+__all__ = ["DEFAULT_THRESHOLD", "CallEvent", "Conversation"]
 
 DEFAULT_THRESHOLD: Final = 0.03
 """The share of the context that tool definitions may take before only the search surface goes out."""
@@ -79,7 +71,6 @@ _MAX_LOOKED_AT: Final = 1_000
 _BRIEF_CHARS: Final = 160
 _FULL_CHARS: Final = 1_000
 _SCHEMA_CHARS: Final = 4_000
-_NATIVE: Final = (Vendor.OPENAI_RESPONSES, Vendor.ANTHROPIC)
 _LABEL: Final = re.compile(r"(?i)<(?=/?\s*server_notes)")
 
 Outcome = ToolResult | CallFailed
@@ -123,7 +114,6 @@ class Conversation:
         on_call: told what happens to each call; it must not block.
 
     Attributes:
-        mode: the mode in use, never "auto"; "all" may become "search" when more tools appear.
         ledger: what it has cost so far.
 
     Raises:
@@ -148,31 +138,22 @@ class Conversation:
         self.vendor = Vendor(vendor)
         self.guards = guards or Guards()
         self.ledger = Ledger()
-        self._strict = strict
-        self._servers = None if servers is None else frozenset(servers)
+        self._exposure = Exposure(
+            catalog,
+            self.vendor,
+            mode,
+            budget=threshold * context_tokens,
+            guards=self.guards,
+            strict=strict,
+            servers=servers,
+        )
         self._on_call = on_call or (lambda event: None)
-        self._budget = threshold * context_tokens if mode == "auto" else None
-        self._shown: dict[ToolRef, Any] = {}
-        self._loaded: dict[ToolRef, None] = {}
         self._results: dict[str, str] = {}
         self._result_count = 0
         self._told: set[str] = set()
         self._looked_for: set[str] = set()
         self._calls_begun = 0
         self._consent = asyncio.Lock()
-        self._seen: _Seen | None = None
-        if mode == "native" and self.vendor not in _NATIVE:
-            raise LocalProtocolError(
-                f"{RULES[self.vendor].label} does not load tools by itself",
-                hint='use the mode "search" there, or "native" with openai-responses or anthropic',
-            )
-        self.mode: Literal["all", "search", "native"] = "all" if mode == "auto" else mode
-        if self.mode == "search":
-            self._show_search()
-        elif self.mode == "native" and self.vendor is Vendor.ANTHROPIC:
-            self._shown[surface_ref(FIND)] = FIND
-        self._offered = self._offer(self._shown)
-        self._update()
         self.ledger.method = count_tokens("", self.vendor).method
         self.ledger.remembered = sum(
             view.report is not None and view.report.source != "network" for view in catalog.servers.values()
@@ -181,90 +162,28 @@ class Conversation:
     # -- what the model is shown -----------------------------------------------------------------------------------------------------
 
     @property
+    def mode(self) -> Literal["all", "search", "native"]:
+        """The mode in use, never "auto"; "all" may become "search" when more tools appear."""
+        return self._exposure.mode
+
+    @property
     def tools(self) -> list[dict[str, Any]]:
         """Exactly what to send with the next request, which is what the ledger counts. What has appeared since stands at the end."""
-        self._update()
-        tools = self._sent()
+        self._exposure.update()
+        tools = self._exposure.sent()
         self.ledger.requests += 1
-        self.ledger.definition_tokens += self._sent_tokens(tools)
-        self.ledger.all_tokens += sum(estimated_tokens(tool.tool) for tool in self._available())
+        self.ledger.definition_tokens += self._exposure.tokens_of(tools)
+        self.ledger.all_tokens += sum(estimated_tokens(tool.tool) for tool in self._exposure.look().tools)
         return tools
 
     @property
     def offered(self) -> Offered:
         """The definitions with their accounts: what each lost, what was left out."""
-        return self._offered
+        return self._exposure.offered
 
     def show_reading(self) -> None:
         """Show `read_result` from now on, not only once a result was cut: for programs that ask for the tools only once."""
-        if surface_ref(READ) not in self._shown:
-            self._shown[surface_ref(READ)] = READ
-            self._offered = self._offer(self._shown)
-
-    def _show_search(self) -> None:
-        for definition in (SEARCH, DESCRIBE, CALL):
-            self._shown.setdefault(surface_ref(definition), definition)
-
-    def _update(self) -> None:
-        """Append what has appeared, as far as the mode shows it."""
-        before = len(self._shown)
-        if self.mode == "all" or (self.mode == "native" and self.vendor is Vendor.ANTHROPIC):
-            new = [tool for tool in self._available() if tool.id not in self._shown]
-            if self._is_too_much(new):
-                self.mode = "search"
-                self._show_search()
-            else:
-                self._shown.update((tool.id, tool.tool) for tool in new)
-        if len(self._shown) == before:
-            return
-        offered = self._offer(self._shown)
-        if self._budget is not None and self.mode == "all" and not before and offered.tokens.tokens > self._budget:
-            # The quick look took it for less than the vendor's form of it is.
-            self.mode, self._shown = "search", {}
-            self._show_search()
-            offered = self._offer(self._shown)
-        self._offered = offered
-
-    def _is_too_much(self, new: list[CatalogTool]) -> bool:
-        """Whether more than the budget or the vendor's number would be shown with `new`. Measured by the size on the wire, which is
-        quick; converting thousands of tools only to throw them away is not.
-        """
-        if self._budget is None or not new:
-            return False
-        shown = [tool for ref, tool in self._shown.items() if ref.server != OWN_SERVER]
-        most = RULES[self.vendor].max_tools
-        # One place stays free for read_result.
-        if most is not None and len(shown) + len(new) >= most:
-            return True
-        return sum(map(estimated_tokens, shown)) + sum(estimated_tokens(tool.tool) for tool in new) > self._budget
-
-    def _sent(self) -> list[dict[str, Any]]:
-        if self.mode != "native":
-            return self._offered.tools
-        if self.vendor is Vendor.ANTHROPIC:
-            # At least one tool must not be deferred: ours are not. Spec: ours; the vendor's "Tool search tool" page
-            return [
-                definition if ref.server == OWN_SERVER else {**definition, "defer_loading": True}
-                for ref, definition in zip(self._offered.entries, self._offered.tools, strict=True)
-            ]
-        own = [
-            definition
-            for ref, definition in zip(self._offered.entries, self._offered.tools, strict=True)
-            if ref.server == OWN_SERVER
-        ]
-        search = {"type": "tool_search", "execution": "client", "description": FIND["description"]}
-        return [{**search, "parameters": FIND["inputSchema"]}, *own]
-
-    def _sent_tokens(self, tools: list[dict[str, Any]]) -> int:
-        """The tokens of what enters the model's context: deferred definitions do not, until they are found."""
-        if self.mode == "native":
-            tools = [definition for definition in tools if not definition.get("defer_loading")]
-            tools += [
-                definition
-                for ref, definition in zip(self._offered.entries, self._offered.tools, strict=True)
-                if ref in self._loaded
-            ]
-        return count_tokens(tools, self.vendor).tokens if tools else 0
+        self._exposure.show_reading()
 
     def instructions(self) -> str:
         """What the servers whose tools are shown say about themselves, labelled by server and capped, for the system prompt.
@@ -274,8 +193,7 @@ class Conversation:
         """
         if self.mode != "all":
             return ""
-        keys = dict.fromkeys(ref.server for ref in self._shown if ref.server != OWN_SERVER)
-        return self._notes(keys)
+        return self._notes(self._exposure.shown_servers)
 
     def _notes(self, servers: Iterable[str]) -> str:
         parts = []
@@ -299,32 +217,11 @@ class Conversation:
         self._told.add(server)
         return self._notes([server])
 
-    def _look(self) -> _Seen:
-        """The catalog as this conversation may see it, worked out once for each snapshot."""
-        snapshot = self.catalog.snapshot
-        if self._seen is None or self._seen.snapshot is not snapshot:
-            tools = [
-                tool
-                for tool in snapshot.tools
-                if self._may_use(tool.id.server) and self.guards.offers(str(tool.id), tool.tool)
-            ]
-            self._seen = _Seen(snapshot, tools, Aliases(tool.id for tool in tools))
-        return self._seen
-
-    def _available(self) -> list[CatalogTool]:
-        return self._look().tools
-
-    def _may_use(self, server: str) -> bool:
-        return self._servers is None or server in self._servers
-
-    def _offer(self, tools: Mapping[ToolRef, Any]) -> Offered:
-        return offer(self.vendor, tools.items(), strict=self._strict)
-
     # -- what becomes of its calls ---------------------------------------------------------------------------------------------------
 
     def calls(self, message: Any) -> list[ModelCall]:
         """The calls in a model's message, [] if there are none."""
-        return read_calls(self.vendor, message, self._offered)
+        return read_calls(self.vendor, message, self.offered)
 
     async def answer(self, message: Any) -> list[dict[str, Any]]:
         """Make the calls of a model's message, all at the same time, and give back the messages to append; [] if it calls nothing.
@@ -419,14 +316,14 @@ class Conversation:
             return found
         self._looked_for.add(name)
         server = re.split(r"__|/", name, maxsplit=1)[0]
-        if server in self.catalog.servers and self._may_use(server):
+        if server in self.catalog.servers and self._exposure.may_use(server):
             await self.catalog.refresh([server])
         else:
-            await self.catalog.ready(_WAIT_FOR_SERVERS_S, servers=self._servers)
+            await self.catalog.ready(_WAIT_FOR_SERVERS_S, servers=self._exposure.servers)
         return self._known(name)
 
     def _known(self, name: str) -> ToolRef | UnknownName:
-        seen = self._look()
+        seen = self._exposure.look()
         found = seen.aliases.resolve(name)
         if isinstance(found, UnknownName) and not found.is_ambiguous:
             server, _, bare = name.partition("/")
@@ -439,10 +336,10 @@ class Conversation:
         try:
             found = await self.catalog.resolve(tool_id)
         except (UnknownTool, AmbiguousTool):
-            near = self._look().aliases.resolve(shown_name(tool_id))
+            near = self._exposure.look().aliases.resolve(shown_name(tool_id))
             return self._refuse(shown, arguments, f"{near} It was there before; its server no longer offers it.")
         request = CallRequest(shown, found.tool, arguments)
-        if not self._may_use(tool_id.server):
+        if not self._exposure.may_use(tool_id.server):
             return self._refuse(shown, arguments, "this tool is not available here")
         # Counted before anything waits, so that parallel calls cannot pass the limit together.
         begun, self._calls_begun = self._calls_begun, self._calls_begun + 1
@@ -504,24 +401,24 @@ class Conversation:
     async def _hits(self, search: Search) -> tuple[list[tuple[str, list[CatalogTool], tuple[str, ...]]], str]:
         """For each query what is found, best first, and the nearest servers if that is nothing; and which servers are missing."""
         self.ledger.searches += 1
-        await self.catalog.ready(_WAIT_FOR_SERVERS_S, servers=self._servers)
-        allowed = {tool.id: tool for tool in self._available()}
+        await self.catalog.ready(_WAIT_FOR_SERVERS_S, servers=self._exposure.servers)
+        allowed = {tool.id: tool for tool in self._exposure.look().tools}
         # What the guards hide must not take the places of what they show.
         everything = len(self.catalog.tools)
         depth = min(everything, _MAX_LOOKED_AT) if len(allowed) < everything else 0
         found = []
         for query in search.queries:
-            result = self.catalog.search(query, limit=max(search.limit, depth), servers=self._servers)
+            result = self.catalog.search(query, limit=max(search.limit, depth), servers=self._exposure.servers)
             refs = (ToolRef(hit.document.server, hit.document.name) for hit in result.hits)
             hits = [allowed[ref] for ref in refs if ref in allowed][: search.limit]
-            found.append((query, hits, tuple(key for key in result.nearest_servers if self._may_use(key))))
+            found.append((query, hits, tuple(key for key in result.nearest_servers if self._exposure.may_use(key))))
         snapshot = self.catalog.snapshot
         missing = []
-        if pending := [key for key in snapshot.pending if self._may_use(key)]:
+        if pending := [key for key in snapshot.pending if self._exposure.may_use(key)]:
             missing.append(
                 f"Still connecting, so their tools may be missing here: {', '.join(pending)}. Search again in a moment."
             )
-        if failed := [key for key in snapshot.failed if self._may_use(key)]:
+        if failed := [key for key in snapshot.failed if self._exposure.may_use(key)]:
             missing.append(f"Not reachable: {', '.join(failed)}.")
         return found, "\n".join(missing)
 
@@ -573,14 +470,12 @@ class Conversation:
         if search is None:
             return CallFailed("search_tools needs queries, a list of short texts")
         found, missing = await self._hits(Search(search.queries, min(search.limit, _NATIVE_HITS), "names"))
-        self._update()
-        refs = tuple(
-            dict.fromkeys(tool.id for _, hits, _ in found for tool in hits if tool.id in self._offered.entries)
-        )
+        self._exposure.update()
+        refs = tuple(dict.fromkeys(tool.id for _, hits, _ in found for tool in hits if tool.id in self.offered.entries))
         if not refs:
             lines = [_heading(query, [], nearest) for query, _, nearest in found]
             return _text_result("\n".join([*lines, missing]).rstrip())
-        self._loaded.update(dict.fromkeys(refs))
+        self._exposure.load(refs)
         return _Loaded(refs)
 
     def _native_searches(self, message: Any) -> list[Mapping[str, Any]]:
@@ -613,11 +508,7 @@ class Conversation:
             tools = list({tool.id: tool for _, hits, _ in found for tool in hits}.values())
             event = CallEvent(FIND["name"], {"queries": list(search.queries)}, "done", time.monotonic() - began)
             self._on_call(msgspec.structs.replace(event, text=f"{len(tools)} found"))
-        self._shown.update((tool.id, tool.tool) for tool in tools if tool.id not in self._shown)
-        self._offered = self._offer(self._shown)
-        by_ref = dict(zip(self._offered.entries, self._offered.tools, strict=True))
-        definitions = [{**by_ref[tool.id], "defer_loading": True} for tool in tools if tool.id in by_ref]
-        self._loaded.update((tool.id, None) for tool in tools)
+        definitions = self._exposure.load_unshown(tools)
         output = {"type": "tool_search_output", "call_id": item.get("call_id"), "execution": "client"}
         return {**output, "status": "completed", "tools": definitions}
 
@@ -626,14 +517,6 @@ class _Loaded(Struct, frozen=True):
     """Tools that the vendor loads because they were found."""
 
     refs: tuple[ToolRef, ...]
-
-
-class _Seen(NamedTuple):
-    """A snapshot, what of it may be used, and the names of that."""
-
-    snapshot: Snapshot
-    tools: list[CatalogTool]
-    aliases: Aliases
 
 
 def _heading(query: str, hits: list[CatalogTool], nearest: tuple[str, ...]) -> str:
