@@ -24,12 +24,13 @@ SOURCE = Path(outrider.__file__).resolve().parent
 LAYERS: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "redaction": frozenset(),
+    "characters": frozenset(),
     "protocol": frozenset({"errors"}),
     "tracing": frozenset({"errors", "protocol"}),
     "cache": frozenset({"errors", "redaction", "protocol"}),
     "server": frozenset({"errors", "redaction", "protocol", "tracing", "cache"}),
     "client": frozenset({"errors", "redaction", "protocol", "tracing", "cache"}),
-    "catalog": frozenset({"errors", "redaction", "protocol", "tracing", "cache", "client"}),
+    "catalog": frozenset({"errors", "redaction", "characters", "protocol", "tracing", "cache", "client"}),
     "checker": frozenset({"errors", "redaction", "protocol", "cache", "client"}),
     # Programs for the demo, started as processes of their own; those on our own server import it.
     "samples": frozenset({"errors", "redaction", "protocol", "cache", "server"}),

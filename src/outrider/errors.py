@@ -352,6 +352,20 @@ class Unavailable(TransportError):
         self.retry_after_s = retry_after_s
 
 
+class NotApproved(OutriderError):
+    """Something differs from what the lock file says, and the lock is enforced: nothing was sent.
+
+    The message is of our words alone, so that it may reach a model.
+
+    Attributes:
+        detail: what differs, for a person; it may repeat what a server wrote.
+    """
+
+    def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.detail = detail
+
+
 class StoreError(OutriderError):
     """A cache backend failed. Callers inside Outrider degrade to a miss and report it once."""
 

@@ -18,6 +18,7 @@ from outrider.catalog.member import Member, ServerConfig
 from outrider.catalog.reference import ToolRef
 from outrider.catalog.snapshot import CatalogTool, ServerView, Snapshot, UnknownTool
 from outrider.catalog.sources import Configuration, ServerEntry, Surroundings, here, load, resolve
+from outrider.catalog.sources.description import describe_target
 from outrider.catalog.sources.entries import assign_keys
 from outrider.client.session import ProgressCallback
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
@@ -28,6 +29,8 @@ from outrider.protocol.results import PromptResult, ResourceResult, ToolResult
 
 if TYPE_CHECKING:
     from outrider.catalog.conversation import Conversation
+    from outrider.catalog.lock import Lock
+    from outrider.catalog.lock.enforcement import Action, Enforcement, ServerPolicy
     from outrider.catalog.search import SearchResult, ToolDocument, ToolIndex
 
 __all__ = ["Catalog", "CatalogOptions", "config_of"]
@@ -76,6 +79,9 @@ class Catalog:
         options: limits, freshness, memory.
         memory: a memory to share, which is then not closed here; None to open the one that the options name.
         configuration: servers from configuration files, as `outrider.catalog.sources.load` gives them.
+        lock: what was approved, as `outrider.catalog.lock.Lock.load` reads it; None to take everything as it comes.
+        on_drift: what is done about what differs from it: "block" withholds it, "warn" warns, "allow" only notes it in `ServerView.drifts`.
+        on_drift_call: the same for calls, for which the server is asked for its tools once more; None for `on_drift`.
     """
 
     def __init__(
@@ -85,10 +91,18 @@ class Catalog:
         options: CatalogOptions | None = None,
         memory: Memory | None = None,
         configuration: Configuration | None = None,
+        lock: Lock | None = None,
+        on_drift: Action = "block",
+        on_drift_call: Action | None = None,
     ) -> None:
         self.options = options or CatalogOptions()
         self.configuration = configuration
         self._where = here()
+        self._enforcement: Enforcement | None = None
+        if lock is not None:
+            from outrider.catalog.lock.enforcement import Enforcement
+
+            self._enforcement = Enforcement(lock, on_drift, on_drift_call or on_drift)
         self._configs: dict[str, ServerConfig] = {}
         if configuration is not None:
             for entry in configuration.entries:
@@ -119,6 +133,8 @@ class Catalog:
         targets: Sequence[str | Sequence[str]] = (),
         options: CatalogOptions | None = None,
         memory: Memory | None = None,
+        lock: Lock | None = None,
+        on_drift: Action = "block",
     ) -> Catalog:
         """The catalog of everything that is configured for the user and the project.
 
@@ -127,10 +143,13 @@ class Catalog:
             targets: only these servers: keys, names, URLs, commands or files.
             options: limits, freshness, memory.
             memory: a memory to share.
+            lock: what was approved, or None.
+            on_drift: what is done about what differs from it: "block", "warn" or "allow".
 
         A file or entry that cannot be used is told in `catalog.configuration` and costs nothing else.
         """
-        return cls(configuration=load(config_files=config_files, targets=targets), options=options, memory=memory)
+        configuration = load(config_files=config_files, targets=targets)
+        return cls(configuration=configuration, options=options, memory=memory, lock=lock, on_drift=on_drift)
 
     def _add_config(self, config: ServerConfig) -> None:
         if config.key in self._configs:
@@ -180,6 +199,21 @@ class Catalog:
             watch=self.options.watch,
             poll_s=self.options.poll_s,
             publish=self._published,
+            policy=self._policy(config),
+        )
+
+    def _policy(self, config: ServerConfig) -> ServerPolicy | None:
+        if self._enforcement is None:
+            return None
+        from outrider.catalog.lock.enforcement import ServerPolicy
+        from outrider.catalog.lock.pins import Portable
+
+        return ServerPolicy(
+            self._enforcement,
+            config.key,
+            target=config.target,
+            portable=lambda: Portable(self._where.home, config.resolve().redact),
+            offers=config.offers,
         )
 
     async def _start(self, members: Iterable[Member]) -> None:
@@ -330,12 +364,14 @@ class Catalog:
 
         Raises:
             UnknownTool, AmbiguousTool: the name means none, or several.
+            NotApproved: it differs from what the lock file says.
             OutriderError: what the call itself raises.
         """
         if not isinstance(tool, str | ToolRef):
             return await self._answer_whichever(tool)
         found = await self.resolve(tool)
         member = self._require_member(found.id.server)
+        await member.require_approved(found.id.name)
         return await member.use(
             lambda client: client.call_tool(
                 found.id.name, arguments, timeout_s=timeout_s, meta=meta, on_progress=on_progress, on_task=on_task
@@ -356,26 +392,37 @@ class Catalog:
 
         Raises:
             UnknownTool, AmbiguousTool: the name means none, or several.
+            NotApproved: the lock file withholds it.
         """
         try:
             return self.snapshot.resolve(tool)
         except UnknownTool:
-            server = tool.server if isinstance(tool, ToolRef) else tool.partition("/")[0]
+            ref = tool if isinstance(tool, ToolRef) else ToolRef(*tool.partition("/")[::2])
+            server = ref.server
+            self._refuse_withheld(server, "tool", ref.name)
             if server in self._members:
                 # The list may have changed since it was read. Spec: 2026-07-28 server/utilities/caching#freshness-calculation (MAY)
                 await self.refresh([server])
             elif self.snapshot.pending:
                 await self.ready(_DEFAULT_WAIT_S)
+            self._refuse_withheld(server, "tool", ref.name)
             return self.snapshot.resolve(tool)
+
+    def _refuse_withheld(self, server: str, kind: str, identity: str) -> None:
+        policy = self._members[server].policy if server in self._members else None
+        if policy is not None:
+            policy.refuse(policy.drift_of(kind, identity))
 
     async def read_resource(self, server: str, uri: str, *, timeout_s: float | None = None) -> ResourceResult:
         """Read a resource of a server, by its key."""
+        self._refuse_withheld(server, "resource", uri)
         return await self._require_member(server).use(lambda client: client.read_resource(uri, timeout_s=timeout_s))
 
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None, *, timeout_s: float | None = None
     ) -> PromptResult:
         """Fill in a prompt of a server, by its key."""
+        self._refuse_withheld(server, "prompt", name)
         return await self._require_member(server).use(
             lambda client: client.get_prompt(name, arguments, timeout_s=timeout_s)
         )
@@ -474,6 +521,10 @@ def config_of(entry: ServerEntry, where: Surroundings) -> ServerConfig:
         request_timeout_s=entry.request_timeout_s,
         warnings=entry.warnings,
         is_given=entry.origin.client == "command-line",
+        target=describe_target(
+            url=entry.url.text or "" if entry.url is not None else None,
+            argv=(template.text for template in (entry.command, *entry.args) if template is not None),
+        ),
     )
 
 
@@ -484,7 +535,10 @@ def _configs_from_code(
     if isinstance(target, HttpTarget | StdioTarget):
         ready = target
         (key,) = assign_keys([(name, ready.label)])
-        return [ServerConfig(key, lambda: ready, name=name, label=ready.label)]
+        described = (
+            describe_target(url=ready.url) if isinstance(ready, HttpTarget) else describe_target(argv=ready.argv)
+        )
+        return [ServerConfig(key, lambda: ready, name=name, label=ready.label, target=described)]
     if isinstance(target, str):
         target = {"url": target} if "://" in target else {"command": target}
     elif not isinstance(target, Mapping):

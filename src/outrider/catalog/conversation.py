@@ -51,7 +51,7 @@ from outrider.catalog.surface import (
     whole_number,
 )
 from outrider.client.report import estimated_tokens
-from outrider.errors import OutriderError
+from outrider.errors import NotApproved, OutriderError
 from outrider.protocol.results import ContentBlock, ToolResult
 
 if TYPE_CHECKING:
@@ -338,6 +338,8 @@ class Conversation:
         except (UnknownTool, AmbiguousTool):
             near = self._exposure.look().aliases.resolve(shown_name(tool_id))
             return self._refuse(shown, arguments, f"{near} It was there before; its server no longer offers it.")
+        except NotApproved as withheld:
+            return self._refuse(shown, arguments, _as_sentence(withheld))
         request = CallRequest(shown, found.tool, arguments)
         if not self._exposure.may_use(tool_id.server):
             return self._refuse(shown, arguments, "this tool is not available here")
@@ -354,7 +356,7 @@ class Conversation:
         try:
             outcome = await self.catalog.call(tool_id, arguments, timeout_s=self.guards.call_timeout_s)
         except OutriderError as error:
-            outcome = CallFailed(" ".join(f"{error}. {error.hint}".split()).strip().rstrip(".") + ".")
+            outcome = CallFailed(_as_sentence(error))
         finally:
             failed = isinstance(outcome, CallFailed) or outcome.is_error
             seconds = time.monotonic() - began
@@ -534,6 +536,10 @@ def _more(result_id: str, page: Page) -> str:
 
 def _clip(text: str, chars: int) -> str:
     return text if len(text) <= chars else text[: chars - 1] + "…"
+
+
+def _as_sentence(error: OutriderError) -> str:
+    return " ".join(f"{error}. {error.hint}".split()).strip().rstrip(".") + "."
 
 
 def _text_result(text: str, *, is_error: bool = False, others: tuple[ContentBlock, ...] = ()) -> ToolResult:

@@ -11,7 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace as replace_options
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -27,6 +27,10 @@ from outrider.errors import ConfigError, LocalProtocolError, OutriderError, Peer
 from outrider.protocol.freshness import poll_delay_ms
 from outrider.protocol.versions import Era
 from outrider.tracing import outside
+
+if TYPE_CHECKING:
+    from outrider.catalog.lock.drift import Drift
+    from outrider.catalog.lock.enforcement import ServerPolicy
 
 __all__ = ["Member", "ServerConfig"]
 
@@ -56,6 +60,7 @@ class ServerConfig:
         request_timeout_s: its own limit for one request, or None.
         warnings: what was odd about its configuration.
         is_given: it is named by a URL or a command on the command line rather than by a configuration.
+        target: what is started or called, as a lock file may say it; see `sources.description`.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class ServerConfig:
         request_timeout_s: float | None = None,
         warnings: tuple[str, ...] = (),
         is_given: bool = False,
+        target: str = "",
     ) -> None:
         self.key = key
         self.name = name or key
@@ -84,6 +90,7 @@ class ServerConfig:
         self.request_timeout_s = request_timeout_s
         self.warnings = warnings
         self.is_given = is_given
+        self.target = target
 
     def offers(self, tool: str) -> bool:
         """Whether the allow and deny lists let a tool through."""
@@ -111,6 +118,7 @@ class Member:
         watch: listen for changes while connected.
         poll_s: ask anew about so often, for servers that announce nothing; None never. Spread at random, and rarer while nothing changes.
         publish: called with each new view; must not block.
+        policy: what the lock file says of it, or None if none is enforced.
 
     Attributes:
         view: what is known now.
@@ -127,8 +135,10 @@ class Member:
         watch: bool,
         poll_s: float | None,
         publish: Callable[[ServerView], None],
+        policy: ServerPolicy | None = None,
     ) -> None:
         self.config = config
+        self.policy = policy
         state = ServerState.DISABLED if config.disabled_because else ServerState.CONFIGURED
         failure = Failure("disabled", config.disabled_because) if config.disabled_because else None
         self.view = ServerView(
@@ -253,13 +263,20 @@ class Member:
         for name, listing in zip(lists, _listings(report), strict=True):
             if _has_failed(listing):
                 lists[name] = getattr(self.view, name)  # What is known of it is better than nothing.
+        drifts: tuple[Drift, ...] = ()
+        warnings = (*self.config.warnings, *report.warnings)
+        if self.policy is not None:
+            judged = self.policy.judge(report, tuple(lists.values()))
+            report, drifts, warnings = judged.report, judged.drifts, (*warnings, *judged.warnings)
+            lists = dict(zip(lists, judged.lists, strict=True))
         self._set(
             state=state,
             report=report,
             failure=None,
             next_try_s=None,
             **lists,
-            warnings=(*self.config.warnings, *report.warnings),
+            warnings=warnings,
+            drifts=drifts,
         )
 
     def _fail(self, failure: Failure, report: DiscoveryReport | None) -> None:
@@ -351,6 +368,35 @@ class Member:
             self._users -= 1
             self._touch()
             self._watch_if_wanted()
+
+    async def require_approved(self, tool: str) -> None:
+        """See that a tool, as the server lists it at this moment, is the one that was approved; nothing to do without a lock file.
+
+        Raises:
+            NotApproved: it is not, or that cannot be found out.
+            OutriderError: the server cannot be asked.
+        """
+        policy = self.policy
+        if policy is None or policy.call == "allow" or self.view.state is ServerState.DISABLED:
+            return
+        if self.view.state is not ServerState.READY and not self._options.offline:
+            # What it says of itself is as old as its tools. Not awaited directly: who waits may be cancelled, the refresh goes on.
+            await asyncio.wait([self.refresh_soon(force=True)])
+        policy.refuse(policy.drift_of("tool", tool))
+        try:
+            listing = await self.use(lambda client: client.list_tools(refresh=not self._options.offline))
+        except OutriderError:
+            if policy.call == "warn":
+                return  # The call itself will tell.
+            raise
+        found = next((listed for listed in listing.items if listed.name == tool), None)
+        if found is None:
+            policy.refuse(policy.missing("tool", tool, "its server lists it no longer"))
+            return
+        drift = policy.check_listed("tool", found)
+        if drift is not None:
+            self.refresh_soon(force=True)  # The others of its list may differ too.
+        policy.refuse(drift)
 
     def _touch(self) -> None:
         """Used just now: the idle clock starts again."""

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
@@ -18,6 +18,9 @@ from outrider.client.report import DiscoveryReport, Failure, estimated_tokens
 from outrider.errors import OutriderError
 from outrider.protocol.model import Implementation, Prompt, Resource, ResourceTemplate, Tool
 from outrider.protocol.versions import Era
+
+if TYPE_CHECKING:
+    from outrider.catalog.lock.drift import Drift
 
 __all__ = [
     "AmbiguousTool",
@@ -98,6 +101,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
         tools: those that may be offered, by name; allow and deny lists have been applied.
         prompts, resources, resource_templates: by name or URI.
         warnings: what was wrong, configuration included.
+        drifts: how it differs from the lock file, the gravest first; () without one.
     """
 
     key: str
@@ -112,6 +116,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
     resources: tuple[Resource, ...] = ()
     resource_templates: tuple[ResourceTemplate, ...] = ()
     warnings: tuple[str, ...] = ()
+    drifts: tuple[Drift, ...] = ()
 
     @property
     def era(self) -> Era | None:

@@ -15,7 +15,7 @@ import click
 
 from outrider._version import __version__
 from outrider.cli.text import visible
-from outrider.errors import AuthRequired, ConfigError, OutriderError
+from outrider.errors import AuthRequired, ConfigError, NotApproved, OutriderError
 
 __all__ = ["EXIT_CONFIG", "EXIT_FAILED", "EXIT_FOUND", "EXIT_OK", "EXIT_SIGN_IN", "main"]
 
@@ -36,6 +36,8 @@ _COMMANDS = {
     "show": ("outrider.cli.tools", "One tool in full."),
     "call": ("outrider.cli.tools", "Call a tool."),
     "check": ("outrider.cli.check", "Judge a server against the specification's requirements."),
+    "lock": ("outrider.cli.lock", "Write down what servers offer; approve what has changed."),
+    "verify": ("outrider.cli.lock", "Compare what servers offer with the lock file, and grade every difference."),
     "login": ("outrider.cli.login", "Sign in at a server that demands it."),
     "logout": ("outrider.cli.login", "Forget a sign-in."),
     "whoami": ("outrider.cli.login", "Where you are signed in."),
@@ -120,6 +122,9 @@ def _run(args: list[str] | None) -> int:
     except AuthRequired as error:
         explain(error)
         return EXIT_SIGN_IN
+    except NotApproved as error:
+        explain(error)
+        return EXIT_FOUND
     except OutriderError as error:
         explain(error)
         return EXIT_FAILED
@@ -136,5 +141,7 @@ def _run(args: list[str] | None) -> int:
 def explain(error: OutriderError) -> None:
     """Write an error to stderr: what happened, and what to do next."""
     click.echo(f"Error: {visible(str(error))}", err=True)
+    if isinstance(error, NotApproved) and error.detail:
+        click.echo(f"  {visible(error.detail)}", err=True)
     if error.hint:
         click.echo(f"  → {visible(error.hint)}", err=True)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from outrider.cli import EXIT_FAILED, EXIT_OK, EXIT_SIGN_IN, explain
-from outrider.cli.targets import TargetCommand, catalog_options, named_configs, target_options
+from outrider.cli.targets import TargetCommand, catalog_options, lock_options, locked, named_configs, target_options
 from outrider.cli.text import clip, count, visible
+from outrider.cli.tools import tell_drifts
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _STOPPED: Final = {
 @click.command("ask", cls=TargetCommand)
 @click.argument("prompt", required=False)
 @target_options
+@lock_options
 @click.option("--model", envvar=_MODEL, metavar="ID", help=f"The model's id at the endpoint. [env: {_MODEL}]")
 @click.option(
     "--base-url", envvar=_BASE_URL, metavar="URL", help=f"The endpoint, with its /v1. [env: {_BASE_URL}; OpenAI]"
@@ -134,7 +136,8 @@ async def _work(prompt: str | None, client: OpenAIModel, as_json: bool, given: d
         call_timeout_s=given["timeout_s"],
     )
     options = AgentOptions(max_turns=given["max_turns"], mode=given["mode"], context_tokens=given["context_tokens"])
-    async with client, Catalog(configs, options=catalog_options(**given, may_ask=not as_json)) as catalog:
+    catalog_of = Catalog(configs, options=catalog_options(**given, may_ask=not as_json), **locked(**given))
+    async with client, catalog_of as catalog:
         if given["refresh"]:
             await catalog.refresh()
         agent = Agent(catalog, client, options=options, guards=guards, on_event=screen.show)
@@ -197,6 +200,7 @@ def _tell_missing(catalog: Any) -> None:
     for view in catalog.servers.values():
         if view.failure is not None and view.failure.kind != "disabled":
             click.echo(f"! {visible(view.name)}: {visible(view.failure.message)}", err=True)
+    tell_drifts(catalog)
 
 
 class _Screen:

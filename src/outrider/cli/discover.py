@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from outrider.client.report import DiscoveryReport
     from outrider.client.target import ClientOptions, Target
 
-__all__ = ["discover", "discover_all", "exit_code", "show_reports"]
+__all__ = ["discover", "discover_all", "discover_configs", "exit_code", "show_reports"]
 
 REPORTS_SCHEMA = "outrider.reports/1"
 _MAX_AT_ONCE = 64
@@ -39,9 +39,7 @@ def discover(no_lists: bool, as_json: bool, refresh: bool, **given: Any) -> int:
     An answer counts as fresh for as long as its server says, and for ten minutes if it says nothing; --refresh asks in any case.
     """
     configs, _ = named_configs(**given)
-    reports = asyncio.run(
-        _discover_configs(configs, refresh=refresh, lists=not no_lists, progress=not as_json, **given)
-    )
+    reports = asyncio.run(discover_configs(configs, refresh=refresh, lists=not no_lists, progress=not as_json, **given))
     if as_json:
         write_json(reports)
     else:
@@ -56,9 +54,10 @@ def _shown_name(config: ServerConfig, report: DiscoveryReport) -> str:
     return visible(report.target if config.is_given else config.name)
 
 
-async def _discover_configs(
+async def discover_configs(
     configs: Sequence[ServerConfig], *, refresh: bool, lists: bool, progress: bool, **given: Any
 ) -> list[DiscoveryReport]:
+    """Discover what the command line means, with memory; reports in the order of the configs. A disabled server is a failure too."""
     from outrider.cache.memory import open_memory
     from outrider.client.discover import discover as discover_one
     from outrider.client.report import DiscoveryReport, Failure

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from outrider.catalog.sources import Configuration
     from outrider.client.auth.authorizer import Authorizer
 
-__all__ = ["TargetCommand", "catalog_options", "client_options", "config_option", "named_configs", "target_options"]
+__all__ = [
+    "TargetCommand",
+    "catalog_options",
+    "client_options",
+    "config_option",
+    "lock_options",
+    "locked",
+    "named_configs",
+    "target_options",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,6 +110,33 @@ def target_options(function: F) -> F:
     ):
         function = decorate(function)
     return function
+
+
+def lock_options(function: F) -> F:
+    """The options of commands that can hold a catalog to a lock file."""
+    function = click.option(
+        "--on-drift",
+        type=click.Choice(["block", "warn", "allow"]),
+        default="block",
+        show_default=True,
+        help="What to do about what differs from the lock file.",
+    )(function)
+    return click.option(
+        "--lock", "lock_file", metavar="FILE", help="Hold the servers to this lock file; see `outrider lock`."
+    )(function)
+
+
+def locked(*, lock_file: str | None = None, on_drift: str = "block", **_: Any) -> dict[str, Any]:
+    """The arguments of `Catalog` that the options of `lock_options` mean.
+
+    Raises:
+        ConfigError: the lock file cannot be used.
+    """
+    if lock_file is None:
+        return {}
+    from outrider.catalog.lock import Lock
+
+    return {"lock": Lock.load(lock_file), "on_drift": on_drift}
 
 
 def named_configs(

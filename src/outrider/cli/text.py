@@ -5,21 +5,15 @@ Decided here: which characters may reach a terminal, and how columns are cut. JS
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from typing import Final
 
-__all__ = ["clip", "count", "visible", "width"]
+from outrider.characters import is_hidden
 
-_KEPT: Final = frozenset("\t\n")
-_HIDDEN: Final = frozenset({0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x3164, 0xFEFF, 0xFFA0})
+__all__ = ["clip", "count", "revealed", "visible", "width"]
 
 
-def _is_unsafe(character: str) -> bool:
-    """Controls, bidirectional overrides, zero-width and tag characters: what repaints a terminal or hides text."""
-    point = ord(character)
-    return (
-        unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") and character not in _KEPT
-    ) or point in _HIDDEN
+_LONG_SPACES = re.compile(r" {9,}")
 
 
 def visible(text: str, *, one_line: bool = True) -> str:
@@ -33,7 +27,22 @@ def visible(text: str, *, one_line: bool = True) -> str:
         text = " ".join(text.split(" ")) if text.isascii() and text.isprintable() else " ".join(text.split())
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escape(c) if _is_unsafe(c) else c for c in text)
+    return "".join(_escape(c) if is_hidden(c) else c for c in text)
+
+
+def revealed(text: str) -> str:
+    """`text`, one line of a difference, with all that a reader would not see.
+
+    Besides what `visible` shows, these are tabs, spaces at an end, long runs of spaces, and every space that is not the usual one.
+    """
+    text = _LONG_SPACES.sub(lambda run: f"\\x20×{len(run[0])}", text)
+    if text != text.strip(" "):
+        text = (
+            "\\x20" * (len(text) - len(text.lstrip(" ")))
+            + text.strip(" ")
+            + "\\x20" * (len(text) - len(text.rstrip(" ")))
+        )
+    return "".join(_escape(c) if is_hidden(c) or (c.isspace() and c != " ") else c for c in text)
 
 
 def _escape(character: str) -> str:

@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 import click
 
 from outrider.cli import EXIT_FAILED, EXIT_OK
-from outrider.cli.targets import TargetCommand, catalog_options, named_configs, target_options
+from outrider.cli.targets import (
+    TargetCommand,
+    catalog_options,
+    lock_options,
+    locked,
+    named_configs,
+    target_options,
+)
 from outrider.cli.text import clip, count, visible
 from outrider.errors import ConfigError, OutriderError
 
@@ -30,10 +37,11 @@ def _with_catalog(work: Callable[[Any], Awaitable[T]], **given: Any) -> T:
     """Open the catalog that the command line means, wait for its servers, do the work, end everything."""
     from outrider.catalog.catalog import Catalog
 
+    lock = locked(**given)
     configs, _ = named_configs(**given)
 
     async def run() -> T:
-        async with Catalog(configs, options=catalog_options(**given)) as catalog:
+        async with Catalog(configs, options=catalog_options(**given), **lock) as catalog:
             if given["refresh"]:
                 await catalog.refresh()
             return await work(catalog)
@@ -49,6 +57,16 @@ def _told_state(catalog: Any) -> None:
             click.echo(f"! {visible(view.name)}: {visible(view.failure.message)}{rest}", err=True)
         elif view.is_pending:
             click.echo(f"! {visible(view.name)} has not answered yet", err=True)
+    tell_drifts(catalog)
+
+
+def tell_drifts(catalog: Any) -> None:
+    """On stderr: what differs from the lock file, if one is enforced and drift is not let through."""
+    for view in catalog.servers.values():
+        told = [str(drift) for drift in view.drifts]
+        for warning in view.warnings:
+            if any(warning.endswith(drift) for drift in told):
+                click.echo(f"! {visible(warning)}", err=True)
 
 
 def _write_json(value: dict[str, Any]) -> None:
@@ -58,6 +76,8 @@ def _write_json(value: dict[str, Any]) -> None:
 
 
 def _state_as_json(catalog: Any) -> list[dict[str, Any]]:
+    from msgspec import to_builtins
+
     return [
         {
             "key": view.key,
@@ -66,6 +86,7 @@ def _state_as_json(catalog: Any) -> list[dict[str, Any]]:
             "failure": None if view.failure is None else {"kind": view.failure.kind, "message": view.failure.message},
             "tools": len(view.tools),
             "estimatedTokens": view.tokens,
+            "drifts": to_builtins(view.drifts),
         }
         for view in catalog.servers.values()
     ]
@@ -73,6 +94,7 @@ def _state_as_json(catalog: Any) -> list[dict[str, Any]]:
 
 @click.command("tools", cls=TargetCommand)
 @target_options
+@lock_options
 def tools(as_json: bool, **given: Any) -> int:
     """List the tools of each server, with about how many tokens each costs in a model's context."""
 
@@ -116,6 +138,7 @@ def tools(as_json: bool, **given: Any) -> int:
 @click.command("search", cls=TargetCommand)
 @click.argument("query")
 @target_options
+@lock_options
 @click.option(
     "-n", "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many hits at the most."
 )
@@ -180,6 +203,7 @@ def _show_hit(hit: Any) -> None:
 @click.command("show", cls=TargetCommand)
 @click.argument("tool")
 @target_options
+@lock_options
 def show(tool: str, as_json: bool, **given: Any) -> int:
     """Show TOOL in full: what it does, its arguments, its schema as it came."""
 
@@ -287,6 +311,7 @@ def _type_of(rule: dict[str, Any]) -> str:
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="The limit for each phase."
 )
+@lock_options
 @click.option("--no-check", is_flag=True, help="Send the arguments without checking them against the tool's schema.")
 @click.option("--json", "as_json", is_flag=True, help="The result as it came, as one JSON object on stdout.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every message on stderr, secrets masked.")
@@ -328,6 +353,7 @@ def call(
             on_progress=_show_progress if sys.stderr.isatty() else None,
             on_task=_show_task if sys.stderr.isatty() else None,
         )
+        tell_drifts(catalog)
         if as_json:
             _write_json({"schema": "outrider.result/1", "tool": str(found.id), "result": result.wire})
         else:

@@ -17,7 +17,7 @@ import msgspec
 
 from outrider.errors import RemoteProtocolError
 
-__all__ = ["LIST_MEMBERS", "Difference", "Listing", "difference", "digest_json", "read_items"]
+__all__ = ["LIST_MEMBERS", "Difference", "Listing", "canonical_json", "difference", "digest_json", "read_items"]
 
 LIST_MEMBERS: Final[dict[str, tuple[str, str]]] = {
     "tools/list": ("tools", "name"),
@@ -40,10 +40,19 @@ def digest_json(value: Any) -> str:
     Args:
         value: decoded JSON: dict, list, str, int, float, bool, None.
     """
+    return hashlib.blake2b(canonical_json(value), digest_size=32).hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """The one spelling of a JSON value that its digest is made of: sorted keys, no white space, whole numbers as integers.
+
+    Args:
+        value: decoded JSON.
+    """
     encoded = msgspec.json.encode(value, order="deterministic")
     if _WHOLE_FLOAT.search(encoded):
         encoded = msgspec.json.encode(_without_whole_floats(value), order="deterministic")
-    return hashlib.blake2b(encoded, digest_size=32).hexdigest()
+    return encoded
 
 
 def _without_whole_floats(value: Any) -> Any:
