@@ -71,13 +71,13 @@ class User:
     def command(self, *arguments: str | Path) -> list[str]:
         return [sys.executable, "-m", "outrider", *map(str, arguments)]
 
-    def start(self, argv: list[str], **env: str) -> subprocess.Popen[str]:
+    def start(self, argv: list[str], *, stdin: int = subprocess.DEVNULL, **env: str) -> subprocess.Popen[str]:
         """Start a program as this user does."""
         return subprocess.Popen(
             argv,
             cwd=self.project,
             env={**self.env, "COLUMNS": "80", **env},
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",

@@ -285,6 +285,18 @@ class Catalog:
         await asyncio.gather(*(member.refresh_soon(force=True) for member in members))
         return self.snapshot
 
+    def pinned(self) -> Lock:
+        """What the servers that have answered offer now, as a lock file keeps it; of a catalog without a lock, since one withholds."""
+        from outrider.catalog.lock import Lock, Portable, pin_server
+
+        servers = {}
+        for key, view in self.servers.items():
+            if view.report is not None and view.failure is None:
+                config = self._configs[key]
+                portable = Portable(self._where.home, config.resolve().redact)
+                servers[key] = pin_server(view.report, target=config.target, portable=portable, offers=config.offers)
+        return Lock(servers)
+
     # -- searching -----------------------------------------------------------------------------------------------------------------
 
     def search(

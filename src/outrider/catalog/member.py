@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from outrider.cache.answers import Source
 from outrider.cache.memory import Memory
 from outrider.catalog.snapshot import ServerState, ServerView
 from outrider.client.client import Client
@@ -389,6 +390,9 @@ class Member:
             if policy.call == "warn":
                 return  # The call itself will tell.
             raise
+        if listing.source is not Source.NETWORK and not self._options.offline:
+            policy.refuse(policy.missing("tool", tool, "its server does not list its tools now"))
+            return
         found = next((listed for listed in listing.items if listed.name == tool), None)
         if found is None:
             policy.refuse(policy.missing("tool", tool, "its server lists it no longer"))

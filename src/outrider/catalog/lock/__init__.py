@@ -1,8 +1,8 @@
 """The lock file: what servers offered when somebody approved it, and every difference since, graded.
 
-In modules: `pins` what is pinned of a server; `document` the file as text; `files` the file on disk; `schemas`, `inclusion` and `rules` how JSON
-Schemas compare; `imitation` names that look like others; `drift` the grades; `grading` a server against a lock; `enforcement` what a
-catalog does about it. All but `files` are pure.
+In modules: `pins` what is pinned of a server; `document` the file as text; `files` the file on disk; `schemas`, `inclusion` and `rules`
+how JSON Schemas compare; `imitation` names that look like others; `drift` the grades; `grading` a server against a lock; `enforcement`
+what a catalog does about it. All but `files` are pure.
 """
 
 from __future__ import annotations

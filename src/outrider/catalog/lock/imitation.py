@@ -85,9 +85,9 @@ def _index(others: dict[str, ServerPins]) -> dict[str, list[_Known]]:
     for server, pins in sorted(others.items()):
         for name in sorted(pins.items.get("tool", {})):
             known.setdefault(skeleton(name), []).append(_Known(server, "tool", name))
-        for name in dict.fromkeys((server, _called(pins))):
-            if name:
-                known.setdefault(skeleton(name), []).append(_Known(server, SERVER, name))
+        # A key is mostly what the server calls itself; that is one name then, and the one with its capitals.
+        for look, name in {skeleton(name): name for name in (server, _called(pins)) if name}.items():
+            known.setdefault(look, []).append(_Known(server, SERVER, name))
     return known
 
 

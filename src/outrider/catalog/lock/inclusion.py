@@ -18,7 +18,8 @@ from typing import Any, Final
 from outrider.catalog.lock.rules import DIALECT_NAMES, OPAQUE, Schemas, Side
 from outrider.errors import LimitExceeded, OutriderError
 from outrider.protocol.digest import canonical_json
-from outrider.protocol.schema import Dialect, Validator, dialect_of, subschemas
+from outrider.protocol.schema import Dialect, dialect_of, subschemas
+from outrider.protocol.schema_validation import Validator
 
 __all__ = ["Effort", "is_included"]
 
