@@ -17,6 +17,7 @@ from outrider.cli import EXIT_FAILED, EXIT_OK
 from outrider.cli.targets import (
     TargetCommand,
     catalog_options,
+    config_option,
     lock_options,
     locked,
     named_configs,
@@ -294,13 +295,7 @@ def _type_of(rule: dict[str, Any]) -> str:
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
 @click.option("--arguments", "--args", "whole", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--save", metavar="DIR", help="Write images, audio and other files of the result into this folder.")
-@click.option(
-    "--config",
-    "config_files",
-    multiple=True,
-    metavar="FILE",
-    help="Read this file instead of looking for the clients' files.",
-)
+@config_option
 @click.option(
     "--target",
     "targets",
