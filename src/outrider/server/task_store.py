@@ -43,7 +43,10 @@ class TooManyTasks(Exception):
 
 
 class TaskStore(Protocol):
-    """What keeps tasks. For several processes behind one balancer, give all of them a store that they share."""
+    """What keeps tasks. For several processes behind one balancer, give all of them a store that they share.
+
+    A store that fails raises `StoreError`: a call is then refused as busy, and what runs is told later.
+    """
 
     async def create(self, record: TaskRecord, *, keep_s: float) -> None:
         """Keep a new task for `keep_s` seconds. Returns only when a `read` anywhere would find it.

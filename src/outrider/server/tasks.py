@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from outrider.errors import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CLIENT_CAPABILITY
+from outrider.errors import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, StoreError
 from outrider.protocol.tasks import (
     CANCEL,
     EXTENSION,
@@ -53,6 +53,8 @@ _log: Final = logging.getLogger("outrider.server")
 _encode: Final = msgspec.json.Encoder().encode
 _ID_BYTES: Final = 24
 _MAX_MESSAGE_CHARS: Final = 1_000
+_STORE_RETRY_S: Final = 1.0
+_STORE_ATTEMPTS: Final = 10
 _MAX_ATTEMPTS: Final = 1_000
 """At one change of a record. Somebody always succeeds, so only a store that is broken comes here."""
 
@@ -216,7 +218,7 @@ class Tasks:
         except asyncio.CancelledError:
             # By the client, which has ended the task already, or because the server stops.
             stopped = error_answer(work.id_json, INTERNAL_ERROR, "the server stopped before the task was done")
-            await run.finish(stopped)
+            await run.finish(stopped, attempts=1)
             raise
 
     # The extension's methods
@@ -316,13 +318,29 @@ class Tasks:
 
     async def _watch(self, listener: Listener, task_ids: list[str]) -> None:
         async def watch(task_id: str) -> None:
-            while (found := await self.store.read(task_id)) is not None:
-                listener.note_task(task_id, render_task(found[0].task, detailed=True))
-                if found[0].task.status.is_terminal:
-                    return
-                await self.store.changed(task_id, found[1])
+            async for record in self.news(task_id):
+                listener.note_task(task_id, render_task(record.task, detailed=True))
 
         await asyncio.gather(*(watch(task_id) for task_id in task_ids))
+
+    async def news(self, task_id: str) -> AsyncIterator[TaskRecord]:
+        """A task as it is and after each change, its end included, until it is gone. Outlives a store that fails for a while."""
+        seen: int | None = None
+        while True:
+            try:
+                found = await self.store.read(task_id)
+                if found is None:
+                    return
+                record, revision = found
+                if revision != seen:
+                    seen = revision
+                    yield record
+                if record.task.status.is_terminal:
+                    return
+                await self.store.changed(task_id, revision)
+            except StoreError as error:
+                _log.warning("a task cannot be followed for now: %s", error)
+                await asyncio.sleep(_STORE_RETRY_S)
 
     # Changing what is kept
 
@@ -413,23 +431,21 @@ class _Run(TaskChannel):
             except TooManyTasks as error:
                 text = "too many tasks are kept already; wait until some have expired"
                 raise RequestRejected(INTERNAL_ERROR, text) from error
+            except StoreError as error:
+                _log.error("a task could not be kept: %s", error)
+                raise RequestRejected(INTERNAL_ERROR, "tasks cannot be kept now; try again later") from error
             self.task = task
             self._watcher = self._tasks.spawn(self._watch(), "outrider task watch")
             self.begun.set()
 
     async def _watch(self) -> None:
         """Bring the client's answers to the function, and stop it when the task has been ended."""
-        store = self._tasks.store
-        while True:
-            found = await store.read(self.task_id)
-            if found is None or found[0].task.status.is_terminal:
-                self.stop()
-                return
-            for key, answer in found[0].answers.items():
+        async for record in self._tasks.news(self.task_id):
+            for key, answer in record.answers.items():
                 waiting = self._waiting.get(key)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
-            await store.changed(self.task_id, found[1])
+        self.stop()
 
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Put questions into the task and wait for the raw answers.
@@ -484,7 +500,7 @@ class _Run(TaskChannel):
 
         try:
             await self._tasks.change(self.task_id, withdraw)
-        except _Over:
+        except (_Over, StoreError):
             return
 
     async def _change(self, step: Callable[[TaskRecord], TaskRecord]) -> None:
@@ -512,11 +528,11 @@ class _Run(TaskChannel):
 
             try:
                 await self._tasks.change(self.task_id, say)
-            except _Over:
+            except (_Over, StoreError):
                 return
 
-    async def finish(self, answer: Answer) -> None:
-        """The function is done; what it gave is the task's result, or its error."""
+    async def finish(self, answer: Answer, attempts: int = _STORE_ATTEMPTS) -> None:
+        """The function is done; what it gave is the task's result, or its error. A store that fails is tried so often."""
         if self.task is None:
             return
         if self._watcher is not None:
@@ -532,12 +548,17 @@ class _Run(TaskChannel):
         def finish(record: TaskRecord) -> TaskRecord:
             return replace(record, task=moved(record.task, status, self._tasks.now(), **changes), answers={})
 
-        try:
-            await self._tasks.change(self.task_id, finish)
-        except _Over:
-            return
-        except Exception:
-            _log.exception("the outcome of a task could not be kept")
+        for attempt in range(attempts):
+            if attempt:
+                await asyncio.sleep(_STORE_RETRY_S)
+            try:
+                await self._tasks.change(self.task_id, finish)
+            except _Over:
+                return
+            except StoreError as error:
+                _log.error("the outcome of a task could not be kept: %s", error)
+            else:
+                return
 
     # The channel
 
