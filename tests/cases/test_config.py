@@ -147,6 +147,12 @@ class TestBrokenFiles:
         """Case 45: no word of the libraries' own that a user could not know."""
         assert said in complaint(client, text)
 
+    def test_blanks_around_a_command_are_none_of_its_name(self) -> None:
+        """Case 13: "the command 'npx ' was not found" helps nobody."""
+        entry, _ = entry_of("cursor", {"command": " npx\n"})
+        assert entry.command is not None
+        assert entry.command.text == "npx"
+
     def test_a_path_whose_backslashes_were_read_as_escapes_is_pointed_out(self) -> None:
         """Case 43: `C:\\tools\\new` is well-formed JSON, with a tab and a line break in it."""
         entry, _ = entry_of("cursor", {"command": "C:\tools\new\\x.exe"})

@@ -204,6 +204,7 @@ class TestNoise:
         assert report.failure is not None
         assert report.failure.kind == "timeout"
         assert "it sends back what it is sent" in report.failure.message
+        assert report.failure.hint == "is this command an MCP server?"
 
     @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
     async def test_batches_are_read_in_the_one_revision_that_has_them(

@@ -127,6 +127,12 @@ async def open_session(target: Target, options: ClientOptions, trail: Trail, *, 
         raise
 
 
+def _hint_about_silence(strays: str) -> str:
+    if "sends back" in strays:
+        return "is this command an MCP server?"
+    return "raise the time-out if the server starts slowly"
+
+
 class _Seen(Struct):
     """An observation with what it was read from."""
 
@@ -439,7 +445,7 @@ class _Driver:
             f"no answer within {waited_s:.1f} s{channel.strays()}",
             phase="start",
             timeout_s=waited_s,
-            hint="raise the time-out if the server starts slowly",
+            hint=_hint_about_silence(channel.strays()),
         )
         return _Seen(base, str(error), error)
 
@@ -542,7 +548,7 @@ class _Driver:
             f"no usable answer within {limit:g} s{strays}",
             phase="start",
             timeout_s=limit,
-            hint="raise the time-out if the server starts slowly",
+            hint=_hint_about_silence(strays),
         )
 
     def _require_seen(self) -> _Seen:

@@ -203,6 +203,9 @@ def _place_findings(place: Subschema) -> Iterator[SchemaFinding]:
         if value is None and (keyword in KEYWORDS or keyword in REFERENCE_KEYWORDS):
             where = render_pointer((*place.path, keyword))
             yield SchemaFinding(Verdict.SKIP_VALIDATION, where, "is null; read as absent")
+        elif keyword in REFERENCE_KEYWORDS and not isinstance(value, str):
+            where = render_pointer((*place.path, keyword))
+            yield SchemaFinding(Verdict.SKIP_VALIDATION, where, f"is {_json_kind(value)}, not a reference")
 
 
 def _expected(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -193,6 +194,35 @@ def schemas(draw: Any) -> dict[str, Any]:
         },
     }
     return root
+
+
+KEYWORDS = st.sampled_from(
+    re.findall(
+        r"\S+",
+        """$ref $dynamicRef $id id $schema $anchor $defs definitions type properties patternProperties additionalProperties items
+        prefixItems additionalItems contains required dependentRequired dependentSchemas dependencies allOf anyOf oneOf not if
+        then else enum const default examples description title format pattern minLength maximum exclusiveMinimum multipleOf
+        maxItems uniqueItems minProperties propertyNames unevaluatedProperties nullable readOnly deprecated discriminator
+        contentEncoding $comment""",
+    )
+)
+
+
+def junk() -> st.SearchStrategy[dict[str, Any]]:
+    """Schemas in which any JSON value stands in any place."""
+    odd = st.sampled_from(
+        ["#", "#/", "#/$defs/a", "string", "object", "http://x", "(", "~2", "http://json-schema.org/draft-04/schema#"]
+    )
+    values = st.recursive(
+        SCALARS | odd | st.just(10**30),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(KEYWORDS, inner, max_size=4)
+            | st.dictionaries(NAMES, inner, max_size=3)
+        ),
+        max_leaves=14,
+    )
+    return st.dictionaries(KEYWORDS, values, max_size=5).map(lambda schema: {"type": "object", **schema})
 
 
 def resolve(node: Any, root: dict[str, Any]) -> Any:

@@ -184,6 +184,32 @@ def test_references_out_of_the_schema_are_cut_not_followed(vendor: Vendor, ref: 
 
 
 @VENDORS
+@pytest.mark.parametrize(
+    ("pattern", "stays"), [("^[a-z]+$", True), (r"^\p{L}+$", True), ("(?!x)y", True), ("(", False), ("*a", False)]
+)
+def test_a_pattern_that_is_none_is_left_out(vendor: Vendor, pattern: str, stays: bool) -> None:
+    """Case 30, for what goes out: a vendor that checks schemas would refuse the whole request."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
+    offered = made(vendor, {**schema, "patternProperties": {pattern: {"type": "string"}}})
+    told = {loss.detail for loss in offered.entries[REF].losses}
+    assert ("is not a regular expression" not in told) is stays
+    assert ("holds what is not a regular expression" not in told) is stays
+    if not stays:
+        assert json.dumps(pattern) not in json.dumps(offered.tools)
+
+
+@VENDORS
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$recursiveRef"])
+@pytest.mark.parametrize("value", [5, ["#"], {}, True])
+def test_a_reference_that_is_no_text_costs_itself(vendor: Vendor, keyword: str, value: Any) -> None:
+    """Case 32: the tool stays, wherever the reference stands; the account says what is gone."""
+    for schema in ({"type": "object", keyword: value}, {"type": "object", "properties": {"a": {keyword: value}}}):
+        offered = made(vendor, schema)
+        assert any(loss.keyword == keyword for loss in offered.entries[REF].losses)
+        assert keyword not in json.dumps(offered.tools)
+
+
+@VENDORS
 def test_a_bomb_does_not_explode(vendor: Vendor) -> None:
     """Case 125: what doubles with each level is left out, or stays as small as it came."""
     levels: dict[str, Any] = {

@@ -11,7 +11,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from catalog.formats.documented import complaints
-from catalog.formats.generated import accepted, model_side, schemas, unaccounted, values
+from catalog.formats.generated import accepted, junk, model_side, schemas, unaccounted, values
 from outrider.catalog.formats import Effect, Offered, ToolRef, Vendor, offer, read_calls
 from outrider.errors import OutriderError
 from outrider.protocol.schema_validation import Validator
@@ -67,6 +67,14 @@ def test_what_goes_out_keeps_the_vendors_documented_rules(vendor: Vendor, schema
     made = offered(vendor, schema, strict)
     assert not made.left_out
     assert not complaints(vendor, made.tools)
+
+
+@VENDORS
+@searched
+@given(schema=junk(), strict=STRICT)
+def test_any_value_in_any_place_of_a_schema_costs_itself(vendor: Vendor, schema: dict[str, Any], strict: Any) -> None:
+    """Case 30, for what goes out: one tool with a keyword of the wrong type never costs a request."""
+    assert not complaints(vendor, offered(vendor, schema, strict).tools)
 
 
 @VENDORS

@@ -15,12 +15,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from outrider.catalog.formats.clean import ANNOTATIONS, Change, CleanSchema, Effect, Node, Path, ordered
 from outrider.catalog.formats.merging import join
+from outrider.errors import OutriderError
 from outrider.protocol.schema import (
     KEYWORDS,
     REFERENCE_KEYWORDS,
@@ -30,6 +32,7 @@ from outrider.protocol.schema import (
     SchemaDocument,
     dialect_of,
 )
+from outrider.protocol.schema_validation import Validator
 
 __all__ = ["read_schema"]
 
@@ -57,6 +60,7 @@ _FOREIGN_TYPES: Final = {
 }
 _NAME: Final = re.compile(r"[^A-Za-z0-9_]+")
 _SMALL_BYTES: Final = 60
+_MAX_PATTERN: Final = 2_000
 
 
 def read_schema(schema: dict[str, Any]) -> CleanSchema:
@@ -220,6 +224,8 @@ class _Reader:
         for keyword, value in rest.items():
             if value is None and keyword not in _MAY_BE_NULL:
                 self._note(path, keyword, Effect.SAME, "null reads as absent")
+            elif keyword in REFERENCE_KEYWORDS and not isinstance(value, str):
+                self._note(path, keyword, Effect.LOOSER, "is not a reference")
             elif (
                 keyword in _UNSEEN
                 or keyword in ("$defs", "definitions")
@@ -256,6 +262,9 @@ class _Reader:
                 if not isinstance(value, dict):
                     self._note(path, keyword, Effect.LOOSER, "is not an object")
                     return
+                if keyword == "patternProperties" and (unusable := [name for name in value if not _is_pattern(name)]):
+                    self._note(path, keyword, Effect.LOOSER, "holds what is not a regular expression")
+                    value = {name: inner for name, inner in value.items() if name not in unusable}
                 named = {name: self._node(inner, (*here, name)) for name, inner in value.items()}
                 if named or keyword == "properties":
                     out[keyword] = {**named, **out.get(keyword, {})}
@@ -339,12 +348,17 @@ class _Reader:
                 drop("becomes exclusive", Effect.SAME)
             case "dependentRequired":
                 if isinstance(value, dict):
-                    named = {name: inner for name, inner in value.items() if isinstance(inner, list)}
+                    named = {name: needed for name, inner in value.items() if (needed := _names(inner)) is not None}
+                    if len(named) < len(value):
+                        drop("holds what is not a list of names")
                     out[keyword] = {**out.get(keyword, {}), **named}
                 else:
                     drop("is not an object")
-            case "uniqueItems" if not isinstance(value, bool):
+            case "uniqueItems" | "readOnly" | "writeOnly" | "deprecated" if not isinstance(value, bool):
                 drop("is neither true nor false")
+            case "examples" if not isinstance(value, list):
+                drop("is written as a list of one", Effect.SAME)
+                out[keyword] = [value]
             case _ if keyword in _NUMBERS and not (_is_number(value) and (keyword != "multipleOf" or value > 0)):
                 drop("is not a number that can stand here")
             case _ if keyword in _SIZES and not (_is_number(value) and value >= 0 and value == int(value)):
@@ -353,6 +367,8 @@ class _Reader:
                 out[keyword] = int(value)
             case _ if keyword in _STRINGS and not isinstance(value, str):
                 drop("is not text")
+            case "pattern" if not _is_pattern(value):
+                drop("is not a regular expression")
             case "description" | "title" if not value.strip():
                 drop("is empty", Effect.SAME)
             case _:
@@ -388,6 +404,27 @@ class _Reader:
 
 def _is_small(target: Node) -> bool:
     return not any(keyword in KEYWORDS for keyword in target) and len(msgspec.json.encode(target)) <= _SMALL_BYTES
+
+
+@lru_cache(maxsize=1_000)
+def _is_pattern(text: str) -> bool:
+    """Whether `text` is a regular expression, to Python or as JSON Schema has them. Vendors that check schemas refuse any other."""
+    if len(text) > _MAX_PATTERN:
+        return True  # its vendor may find out
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        try:
+            Validator({"pattern": text})
+        except OutriderError:
+            return False
+    return True
+
+
+def _names(value: Any) -> list[str] | None:
+    """The names in a list, each once; None if it is no list of names."""
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return list(dict.fromkeys(value)) if is_list else None
 
 
 def _is_number(value: Any) -> bool:

@@ -311,6 +311,8 @@ class EntryReader:
             if not value:
                 raise self._refuse(f'"{self._spelt("command")}" is an empty list')
             value, *listed = value
+        if isinstance(value, str):
+            value = value.strip()  # no program's name ends in a blank
         if value is None or value == "":
             return None, (), {}
         if args is not None and not isinstance(args, list):
