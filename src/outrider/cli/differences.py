@@ -66,7 +66,8 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
         case None if not indent:
             return
         case dict():
-            for name, inner in value.items():
+            # Sorted: what was approved comes from the file, where the order of the server is not kept.
+            for name, inner in sorted(value.items()):
                 label = f"{indent}{revealed(name)}:"
                 if isinstance(inner, dict | list) and inner:
                     yield label
@@ -92,7 +93,9 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
 def _scalar(value: Any) -> str:
     import msgspec
 
-    return revealed(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    if isinstance(value, str) and value:
+        return revealed(value)
+    return revealed(msgspec.json.encode(value).decode())
 
 
 def _strange(before: Any, after: Any) -> list[str]:

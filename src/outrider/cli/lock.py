@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -100,7 +100,7 @@ def lock(file: str, updates: tuple[str, ...], yes: bool, as_json: bool, **given:
         raise ConfigError(f"--update {visible(unknown[0])}: no such server is among those that are meant")
     if not as_json:
         _show_before_writing(found, gone, updates)
-    changes = _approved(found, gone, updates, yes=yes)
+    changes = _approved(found, gone, updates, known=old.servers if old is not None else (), yes=yes)
 
     def change(now: Lock | None) -> Lock:
         return _changed(now, old, changes)
@@ -227,13 +227,17 @@ def _compared(config: ServerConfig, report: DiscoveryReport, known: Lock) -> _Fo
 
 
 def _approved(
-    found: Sequence[_Found], gone: Sequence[str], updates: Sequence[str], *, yes: bool
+    found: Sequence[_Found], gone: Sequence[str], updates: Sequence[str], *, known: Collection[str], yes: bool
 ) -> dict[str, ServerPins | None]:
     """What is to be written, by key; whoever is asked is asked here."""
     changes: dict[str, ServerPins | None] = {}
     for one in found:
         is_wanted = one.key in updates or one.name in updates
-        if one.pins is None or one.pins.unread:
+        if one.pins is None:
+            continue
+        if one.pins.unread:
+            # What of it can be seen is not enough to approve it; if it was not approved before, nothing is amiss yet.
+            one.drifts = () if one.key not in known else one.drifts
             continue
         if one.state == "new":
             changes[one.key], one.state = one.pins, "added"
@@ -294,8 +298,6 @@ def _show_offer(one: _Found) -> None:
     for drift in one.drifts:
         if drift.kind.value != "new":
             print_drift(drift, in_full=False)
-    if one.pins.unread:
-        click.secho(f"  not added: {one.why}", fg="yellow")
 
 
 def _show_state(one: _Found, *, in_full: bool) -> None:

@@ -62,11 +62,12 @@ def _told_state(catalog: Any) -> None:
 
 
 def tell_drifts(catalog: Any) -> None:
-    """On stderr: what differs from the lock file, if one is enforced and drift is not let through."""
+    """On stderr: each thing that differs from the lock file, if one is enforced and drift is not let through."""
     for view in catalog.servers.values():
-        told = [str(drift) for drift in view.drifts]
+        # Of each thing the gravest: `outrider verify` tells the rest.
+        gravest = {drift.subject: str(drift) for drift in reversed(view.drifts)}
         for warning in view.warnings:
-            if any(warning.endswith(drift) for drift in told):
+            if any(warning.endswith(drift) for drift in gravest.values()):
                 click.echo(f"! {visible(warning)}", err=True)
 
 
