@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from outrider.catalog.agent import Agent, AgentOptions
     from outrider.catalog.catalog import Catalog, CatalogOptions
     from outrider.catalog.guards import Guards
+    from outrider.catalog.lock import Lock
     from outrider.checker.report import CheckReport
     from outrider.checker.run import CheckOptions, check
     from outrider.client.client import Client, connect
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         InputNeeded,
         LocalProtocolError,
         NoCommonVersion,
+        NotApproved,
         OutriderError,
         PeerError,
         RemoteProtocolError,
@@ -51,6 +53,7 @@ _HOMES = {
     "Agent": "outrider.catalog.agent",
     "AgentOptions": "outrider.catalog.agent",
     "Guards": "outrider.catalog.guards",
+    "Lock": "outrider.catalog.lock",
     "Catalog": "outrider.catalog.catalog",
     "CatalogOptions": "outrider.catalog.catalog",
     "Elicited": "outrider.client.inputs",
@@ -74,6 +77,7 @@ _HOMES = {
     "InputNeeded": "outrider.errors",
     "LocalProtocolError": "outrider.errors",
     "NoCommonVersion": "outrider.errors",
+    "NotApproved": "outrider.errors",
     "OutriderError": "outrider.errors",
     "PeerError": "outrider.errors",
     "RemoteProtocolError": "outrider.errors",
@@ -104,7 +108,9 @@ __all__ = [
     "InputNeeded",
     "Listing",
     "LocalProtocolError",
+    "Lock",
     "NoCommonVersion",
+    "NotApproved",
     "OutriderError",
     "PeerError",
     "Pin",
