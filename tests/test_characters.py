@@ -25,6 +25,7 @@ def test_joiners_that_emoji_need_hide_nothing() -> None:
 def test_words_of_other_scripts_are_no_disguise() -> None:
     """Ours: only letters among Latin ones are."""
     assert disguised_in("Прогноз погоды в Москве") == frozenset()
+    assert disguised_in("Zażółć w København, 10 μs") == frozenset()
     assert disguised_in("p\u0430ssword") == {"\u0430"}
     assert name_of("\u0430") == "U+0430 CYRILLIC SMALL LETTER A"
 

@@ -36,6 +36,10 @@ _LOOK_ALIKES: Final = {
     "s": "ѕꜱ", "t": "тτŧᴛ", "u": "υսμᴜʋ", "v": "νѵᴠ", "w": "ԝωաᴡ", "x": "хχ", "y": "уүγʏ", "z": "ᴢ", "3": "зӡ",
 }  # fmt: skip
 _ASCII_OF: Final = {ord(other): plain for plain, others in _LOOK_ALIKES.items() for other in others}
+# Letters that Polish, Danish or Turkish need are no disguise in a text, nor is the mu of microseconds.
+_DISGUISES: Final = frozenset(
+    point for point in _ASCII_OF if not unicodedata.name(chr(point), "").startswith("LATIN") and chr(point) != "μ"
+)
 # Within ASCII, after letters have become small.
 _ALIKE: Final = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "5": "s"})
 _PAIRS: Final = (("rn", "m"), ("vv", "w"))
@@ -80,7 +84,7 @@ def disguised_in(text: str) -> frozenset[str]:
         for word in _WORD.findall(text)
         if any(other.isascii() and other.isalpha() for other in word)
         for character in word
-        if ord(character) in _ASCII_OF
+        if ord(character) in _DISGUISES
     )
 
 

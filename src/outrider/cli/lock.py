@@ -323,7 +323,8 @@ def _show_written(file: str, found: Sequence[_Found], is_written: bool) -> None:
     words = {"same": "as approved", "drift": "not approved"}
     counted = [(state, sum(one.state == state for one in found)) for state in states]
     told = ", ".join(f"{number} {words.get(state, state)}" for state, number in counted if number)
-    click.echo(f"{visible(file)} {'written' if is_written else 'unchanged'}" + (f": {told}" if told else ""))
+    what = "written" if is_written else "unchanged" if Path(file).exists() else "not written"
+    click.echo(f"{visible(file)} {what}" + (f": {told}" if told else ""))
 
 
 def _exit_code(found: Sequence[_Found], threshold: int) -> int:
