@@ -53,7 +53,7 @@ def servers() -> dict[str, Script]:
     return {
         "tracker": Script(
             _answers("list_issues", "1: Login fails on Fridays\n2: Logo is blurred"),
-            _answers("create_issue", "Opened issue 3"),
+            _answers("create_issue", "Opened #3"),
             *modern(tools=tracker),
         ),
         "people": Script(_answers("find_person", "Ada Lovelace has customer number 4711"), *modern(tools=people)),
@@ -92,7 +92,7 @@ TASKS = (
         "arguments",
         "Open an issue with the title 'Search is slow'.",
         frozenset({"tracker/create_issue"}),
-        good=(call(("tracker__create_issue", {"title": "Search is slow"})), say("It is issue 3.")),
+        good=(call(("tracker__create_issue", {"title": "Search is slow"})), say("It is #3.")),
     ),
     Task(
         "two at once",
