@@ -12,7 +12,20 @@ import pytest
 import outrider
 from cases.expectations import options
 from fakes.running import Fake, FakeHttp, FakeStdio
-from fakes.scripts import CALLED, HANG_UP, Rule, Script, error, gate, legacy, modern, on, respond, result
+from fakes.scripts import (
+    CALLED,
+    HANG_UP,
+    Rule,
+    Script,
+    discover_result,
+    error,
+    gate,
+    legacy,
+    modern,
+    on,
+    respond,
+    result,
+)
 from outrider import Elicited, FormRequest, InputHandlers, InputNeeded
 from outrider.cache.memory import open_memory
 from outrider.client.client import Client
@@ -109,6 +122,20 @@ class TestDeclaring:
                 await client.tasks.get("t-1")
         assert declared(fake.messages("tools/call")[0]) is None
         assert not fake.messages("tasks/get")
+
+    async def test_a_server_that_has_come_to_announce_tasks_is_asked_again_when_it_requires_them(
+        self, fake_http: FakeHttp
+    ) -> None:
+        """Spec #capability-negotiation, -32021: the call was refused unread, so it may be sent again, once."""
+        missing = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        refused = on(
+            "tools/call", error(-32021, "Missing required client capability", data=missing, status=400), times=1
+        )
+        before = on("server/discover", result(discover_result()), times=1)
+        fake = fake_http(script(before, refused))
+        async with connect(fake) as client:
+            assert (await client.call_tool("add")).text == "done"
+        assert [declared(message) for message in fake.messages("tools/call")] == [None, {EXTENSION: {}}]
 
     async def test_legacy_servers_hear_nothing_of_tasks(self, fake_stdio: FakeStdio) -> None:
         """Ours: the tasks of 2025-11-25 are another protocol, whatever a server of that time announces."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from conformance.run import (
     Outcome,
     required_scenarios,
-    run_server_scenario,
+    run_server_extensions,
     run_server_scenarios,
     unscored_scenarios,
 )
@@ -116,11 +115,8 @@ def outcomes(url: str) -> Callable[[str], dict[str, Outcome]]:
 
 @pytest.fixture(scope="module")
 def extension_outcomes(url: str) -> dict[str, Outcome]:
-    """What came of every scenario of an extension, by its name. Most of a scenario is waiting, so they run side by side."""
-    names = (*EXTENSIONS, SKIPPED_BY_THE_SUITE)
-    with ThreadPoolExecutor(4) as pool:
-        found = pool.map(lambda name: run_server_scenario(name, MODERN, url), names)
-        return dict(zip(names, found, strict=True))
+    """What came of every scenario of an extension, by its name."""
+    return run_server_extensions(url)
 
 
 @pytest.mark.parametrize("version", REQUIRED)

@@ -19,7 +19,7 @@ from outrider.server import TaskRecord, TooManyTasks
 from outrider.server.valkey_tasks import ValkeyTaskStore
 from peers.provision import VALKEY, Service
 from server.serving import serving
-from server.test_tasks import Scene, named, text_of
+from server.test_tasks import TAKES, Scene, named, text_of
 
 pytestmark = pytest.mark.service
 
@@ -184,6 +184,10 @@ async def test_a_store_that_is_away_costs_an_error_and_no_secret(unused_tcp_port
     assert (status, error["message"]) == (503, "tasks cannot be kept now; try again later")
     status, error = await scene.error("tasks/get", taskId="t")
     assert error["code"] == -32603
+    stream = scene.caller.begin("subscriptions/listen", {"notifications": {"taskIds": ["t"]}}, capabilities=TAKES)
+    agreed = await stream.until(lambda response: len(response.events) == 1)
+    assert agreed.events[0]["params"]["notifications"] == {"taskIds": []}
+    await stream.disconnect()
     await store.close()
 
 

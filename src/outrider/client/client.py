@@ -26,7 +26,14 @@ from outrider.client.sending import Request, send
 from outrider.client.session import Change, ProgressCallback, Session, Subscription, Wanted
 from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
 from outrider.client.tasks import TaskCallback, Tasks
-from outrider.errors import HeaderMismatch, LocalProtocolError, OutriderError, RemoteProtocolError, TimedOut
+from outrider.errors import (
+    HeaderMismatch,
+    LocalProtocolError,
+    MissingClientCapability,
+    OutriderError,
+    RemoteProtocolError,
+    TimedOut,
+)
 from outrider.protocol.headers import HeaderParam, header_params, param_headers
 from outrider.protocol.model import (
     PROMPTS,
@@ -45,7 +52,7 @@ from outrider.protocol.model import (
 )
 from outrider.protocol.results import Completion, InputRequired, PromptResult, ResourceResult, ToolResult, read_result
 from outrider.protocol.schema_findings import SchemaFinding
-from outrider.protocol.tasks import Task
+from outrider.protocol.tasks import Task, declares
 from outrider.protocol.versions import Era
 
 __all__ = ["Client", "connect"]
@@ -376,6 +383,11 @@ class Client:
 
         try:
             return await call()
+        except MissingClientCapability as error:
+            # Refused unread, for want of what this server did not announce when it was asked.
+            if may_be_task or not declares(error.required) or not await self._takes_tasks_by_now():
+                raise
+            may_be_task = True
         except HeaderMismatch:
             await self.list_tools()
             headers = param_headers(self._mirrored.get(name, ()), params["arguments"])  # type: ignore[arg-type]
@@ -392,6 +404,12 @@ class Client:
             # Opened from memory. That the server cannot be asked is no reason against a call.
             with suppress(OutriderError):
                 session.description = await self.discover()
+        return session.takes_tasks
+
+    async def _takes_tasks_by_now(self) -> bool:
+        description = await self.discover(refresh=True)
+        session = await self._kept.opened()
+        session.description = description
         return session.takes_tasks
 
     async def read_resource(self, uri: str, *, timeout_s: float | None = None) -> ResourceResult:

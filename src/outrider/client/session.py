@@ -308,6 +308,7 @@ class ModernSession:
         self._subscriptions: dict[RequestId, _OpenSubscription] = {}
         # Most requests carry the same _meta: it is encoded once.
         self._plain_meta = Raw(msgspec.json.encode(self._meta(None)))
+        self._plain_task_meta = Raw(msgspec.json.encode(self._meta(None, takes_tasks=True)))
         channel.on_incoming = self._take
 
     @property
@@ -342,10 +343,8 @@ class ModernSession:
             or (method in tasks.TASK_METHODS and self.takes_tasks)
             or (method == _LISTEN and "taskIds" in params["notifications"])
         )
-        full = {
-            **params,
-            "_meta": self._meta(meta, takes_tasks=takes_tasks) if meta or takes_tasks else self._plain_meta,
-        }
+        plain = self._plain_task_meta if takes_tasks else self._plain_meta
+        full = {**params, "_meta": self._meta(meta, takes_tasks=takes_tasks) if meta else plain}
         if self.channel.stdio:
             return Outgoing(request_id, method, full)
         standard = standard_headers(method, params, self.version)

@@ -125,8 +125,8 @@ def declares(capabilities: Any) -> bool:
 
     Spec: #capability-negotiation, #backwards-compatibility (MUST treat as non-declaring)
     """
-    extensions = capabilities.get("extensions") if isinstance(capabilities, Mapping) else None
-    return isinstance(extensions, Mapping) and isinstance(extensions.get(EXTENSION), Mapping)
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    return isinstance(extensions, dict) and isinstance(extensions.get(EXTENSION), dict)
 
 
 def required_capabilities() -> dict[str, Any]:

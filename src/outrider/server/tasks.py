@@ -305,10 +305,13 @@ class Tasks:
         if listen.accepted.task_ids is None:
             return listen
         owner, known = owner_of(principal), []
-        for task_id in listen.accepted.task_ids:
-            found = await self.store.read(task_id)
-            if found is not None and found[0].owner == owner:
-                known.append(task_id)
+        try:
+            for task_id in listen.accepted.task_ids:
+                found = await self.store.read(task_id)
+                if found is not None and found[0].owner == owner:
+                    known.append(task_id)
+        except StoreError as error:
+            _log.warning("tasks cannot be listened to for now: %s", error)
         return replace(listen, accepted=replace(listen.accepted, task_ids=known))
 
     def watch(self, listener: Listener) -> None:
