@@ -262,6 +262,12 @@ class TestSecrets:
                 await look_at("http://127.0.0.1:1/mcp", headers={"Authorization": value})
             assert "SECRET5" not in f"{refused.value} {refused.value.hint}"
 
+    @pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Expect", "Upgrade"])
+    async def test_a_header_that_frames_the_message_is_refused(self, name: str) -> None:
+        """Case 138: a configured length makes a server wait for ever, or read another request out of this one."""
+        with pytest.raises(ConfigError, match="set by HTTP itself"):
+            await look_at("http://127.0.0.1:1/mcp", headers={name: "5"})
+
 
 class TestCallsRunOnce:
     BROKEN = {  # noqa: RUF012

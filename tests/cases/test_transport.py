@@ -544,6 +544,8 @@ FORGOTTEN = {
     "404": respond(404, text="session not found"),
     "404-json": error(-32001, "Session not found", id=None, status=404),
     "400": error(-32600, "No valid session ID", id="server-error", status=400),
+    "400-handshake": error(-32000, "Bad Request: Server not initialized", id=None, status=400),
+    "410": respond(410),
 }
 
 

@@ -135,7 +135,8 @@ def after_initialize(seen: Observed, *, answered_version: str = "", probed: bool
     return Decision(row="handshake failed", era=None, step=Step.FAIL)
 
 
-_SESSION_STATUSES: Final = frozenset({200, 400, 410, 503})
+_SESSION_STATUSES: Final = frozenset({200, 400, 409, 422, 503})
+_SESSION_GONE: Final = re.compile(r"session|not (?:yet )?initiali[sz]ed", re.IGNORECASE)
 
 
 def is_session_over(status: int, message: str, *, had_session: bool) -> bool:
@@ -146,13 +147,14 @@ def is_session_over(status: int, message: str, *, had_session: bool) -> bool:
         message: the JSON-RPC error's message, or the start of the body.
         had_session: whether the request carried a session id; without one nothing can be over.
 
-    The specification says 404. Servers that say it otherwise do so with a text that names the session.
+    The specification says 404, which servers take for 410. Servers that say it otherwise do so with a text that names the session, or
+    say that the handshake, which they have forgotten, is yet to come.
 
     Spec: 2025-11-25 basic/transports#session-management (MUST for 404); the rest is ours.
     """
     if not had_session:
         return False
-    return status == 404 or (status in _SESSION_STATUSES and "session" in message.lower())
+    return status in (404, 410) or (status in _SESSION_STATUSES and _SESSION_GONE.search(message) is not None)
 
 
 _OURS: Final = re.compile(r"initialize|server/discover|(?:tools|prompts|resources|completion|logging|subscriptions)/.*")
