@@ -218,6 +218,7 @@ class TestFields:
             ({}, "it is empty"),
             ({**SERVER, "args": "-y pkg"}, "write each argument as a string of its own"),
             ("http://h/mcp", 'write {"url": …}'),
+            ({"url": "http://h", "headers": {"content-length": "5"}}, "is set by HTTP itself; leave it out"),
         ],
     )
     def test_an_entry_that_cannot_be_used_says_what_is_there(self, entry: Any, said: str) -> None:

@@ -26,9 +26,11 @@ from outrider.protocol.framing import MAX_MESSAGE_BYTES
 from outrider.protocol.versions import VERSIONS, Era, era_of
 from outrider.redaction import Redactor, secrets_of, show_command, show_url
 
-__all__ = ["ClientOptions", "HttpTarget", "Pin", "StdioTarget", "Target", "parse_target"]
+__all__ = ["FRAMING_HEADERS", "ClientOptions", "HttpTarget", "Pin", "StdioTarget", "Target", "parse_target"]
 
-_FRAMING: Final = frozenset({"content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive"})
+FRAMING_HEADERS: Final = frozenset(
+    {"content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive"}
+)
 """Headers that say how a message is carried: set by whoever carries it, or the server waits for what never comes."""
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LOOPBACK_HOSTS: Final = re.compile(r"localhost|.*\.localhost|127(?:\.\d{1,3}){3}|::1")
@@ -248,7 +250,7 @@ def _http_target(url: str, headers: Mapping[str, str], *, sse: bool = False) -> 
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             raise ConfigError(f"{name!r} is not a header name")
-        if name.lower() in _FRAMING:
+        if name.lower() in FRAMING_HEADERS:
             raise ConfigError(f"the header {name} is set by HTTP itself and cannot be configured", hint="leave it out")
         if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", value) or not _is_latin1(value):
             raise ConfigError(

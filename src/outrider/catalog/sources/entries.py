@@ -246,6 +246,10 @@ def header_fault(name: str, value: str) -> str | None:
     """
     if not _HEADER_NAME.fullmatch(name):
         return f'the header name "{shown(name, 40)}" is not possible'
+    from outrider.client.target import FRAMING_HEADERS  # the client is needed only where there are headers
+
+    if name.lower() in FRAMING_HEADERS:
+        return f"the header {name} is set by HTTP itself; leave it out"
     if _CONTROL.search(value):
         return f"the value of the header {name} contains a line break or another control character"
     if any(ord(character) > 0xFF for character in value):
