@@ -648,6 +648,43 @@ class TestBounds:
             await asyncio.wait(one.server.tasks.running)
         assert one.ended == ["cancelled"]
 
+    async def test_a_task_whose_process_is_gone_has_failed(self) -> None:
+        """Ours: nobody waits for it in vain; one whose process was heard of lately is left alone."""
+        scene = Scene(MemoryTaskStore())
+        for name, alive_until in (("gone", 1.0), ("lives", 1e12)):
+            task = Task(task_id=name, status=TaskStatus.WORKING, created_at="then", last_updated_at="then")
+            kept = TaskRecord(task=task, owner=None, alive_until=alive_until)
+            await scene.server.tasks.store.create(kept, keep_s=60)
+        over = await scene.ask("get", "gone")
+        assert (over["status"], over["error"]["code"]) == ("failed", -32603)
+        assert over["statusMessage"] == "the process that worked on the task is gone"
+        assert (await scene.ask("get", "lives"))["status"] == "working"
+        assert (await scene.ask("cancel", "gone"))["resultType"] == "complete"
+
+    async def test_a_process_says_that_it_lives(self) -> None:
+        """Ours: where others could tell; nobody who listens hears of it."""
+        scene = Scene(MemoryTaskStore())
+        scene.server.tasks.beat_s = 0.01
+        task_id = (await scene.call("ask_much"))["taskId"]
+        await scene.asking(task_id, "a", "b")
+        store, seen = scene.server.tasks.store, []
+        async with asyncio.timeout(DEADLINE_S):
+            while len(seen) < 3:
+                found = await store.read(task_id)
+                assert found is not None
+                if found[0].alive_until not in seen:
+                    seen.append(found[0].alive_until)
+                await store.changed(task_id, found[1])
+        assert seen == sorted(seen)
+        assert (await scene.ask("get", task_id))["status"] == "input_required"
+        scene.server.close()
+        await scene.over(task_id)
+        alone = Scene()
+        record = await alone.server.tasks.store.read((await alone.call("work"))["taskId"])
+        assert record is not None
+        assert record[0].alive_until is None
+        alone.server.close()
+
 
 class TestStore:
     @staticmethod

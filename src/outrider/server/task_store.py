@@ -15,13 +15,16 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from outrider.protocol.tasks import Task
 
-__all__ = ["MemoryTaskStore", "TaskRecord", "TaskStore", "TooManyTasks"]
+__all__ = ["STORE_RETRY_S", "MemoryTaskStore", "TaskOver", "TaskRecord", "TaskStore", "TooManyTasks"]
+
+STORE_RETRY_S: Final = 1.0
+"""How long those wait who go on without a store that fails, in seconds."""
 
 
 class TaskRecord(Struct, frozen=True, kw_only=True):
@@ -31,11 +34,18 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
         task: the task as clients see it.
         owner: the identifier of the principal that it belongs to, or None for callers who are nobody in particular.
         answers: the client's answers that the function has not had yet, by the key of the question.
+        alive_until: until when the process that runs the function has said that it lives, in seconds since the epoch; None where the
+            task cannot outlive it.
     """
 
     task: Task
     owner: str | None
     answers: Mapping[str, Any] = {}
+    alive_until: float | None = None
+
+
+class TaskOver(Exception):
+    """The task has come to its end, or its time is over."""
 
 
 class TooManyTasks(Exception):

@@ -1,8 +1,8 @@
 """Tasks: calls that are answered with a handle at once, while the tool's function goes on, asks, is answered, or is cancelled.
 
-Decided here: when a call becomes a task, what the function's outcome makes of it, who may see it, and how questions and answers meet.
-Not here: statuses and shapes (`protocol.tasks`), keeping (`task_store`), running the function itself (`running`), and which tools may be
-tasks (`registry`).
+Decided here: when a call becomes a task, who may see it, what clients may do to it, who hears of it, and what becomes of one whose process
+is gone. Not here: what a function that is a task says and asks (`task_run`), statuses and shapes (`protocol.tasks`), keeping
+(`task_store`), running the function itself (`running`), and which tools may be tasks (`registry`).
 
 The function runs in a loop task of its own, which outlives the request. Everything a client can see or do passes through the store, so a
 `tasks/get`, `tasks/update` or `tasks/cancel` may be served by any process that shares it.
@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from outrider.errors import INTERNAL_ERROR, INVALID_PARAMS, MISSING_CLIENT_CAPABILITY, StoreError
@@ -38,23 +36,22 @@ from outrider.protocol.tasks import (
     render_task,
     required_capabilities,
 )
-from outrider.server.context import Channel, Context, RequestRejected, TaskChannel
+from outrider.server.context import Channel, Context, RequestRejected
 from outrider.server.dispatch import Answer, Listen, Work, error_answer, reply_bytes
-from outrider.server.inputs import InvalidAnswer, Question
+from outrider.server.inputs import InvalidAnswer
 from outrider.server.registry import Principal, Registry, TaskSupport
 from outrider.server.running import Runner
 from outrider.server.state import StateSeal
 from outrider.server.subscriptions import Listener
-from outrider.server.task_store import MemoryTaskStore, TaskRecord, TaskStore, TooManyTasks
+from outrider.server.task_run import TaskRun, owner_of
+from outrider.server.task_store import STORE_RETRY_S, MemoryTaskStore, TaskOver, TaskRecord, TaskStore
 
 __all__ = ["TaskOptions", "Tasks"]
 
 _log: Final = logging.getLogger("outrider.server")
 _encode: Final = msgspec.json.Encoder().encode
-_ID_BYTES: Final = 24
-_MAX_MESSAGE_CHARS: Final = 1_000
-_STORE_RETRY_S: Final = 1.0
-_STORE_ATTEMPTS: Final = 10
+_BEAT_S: Final = 30.0
+_MISSED_BEATS: Final = 3
 _MAX_ATTEMPTS: Final = 1_000
 """At one change of a record. Somebody always succeeds, so only a store that is broken comes here."""
 
@@ -82,18 +79,6 @@ class TaskOptions:
     max_per_principal: int = 1_000
     worker_threads: int = 40
     store: TaskStore | None = None
-
-
-class _Reply(Struct):
-    result: Raw = Raw(b"")
-    error: dict[str, Any] | None = None
-
-
-_decode_reply: Final = msgspec.json.Decoder(_Reply).decode
-
-
-class _Over(Exception):
-    """The task has come to its end, or its time is over."""
 
 
 class Tasks:
@@ -132,7 +117,9 @@ class Tasks:
             traced=False,
         )
         self._clock = clock
-        self._runs: dict[str, _Run] = {}
+        self.beat_s = _BEAT_S
+        """How often a process says that it lives, in seconds."""
+        self._runs: dict[str, TaskRun] = {}
         self._loop_tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -148,6 +135,10 @@ class Tasks:
     def now(self) -> str:
         """The time as tasks carry it."""
         return self._clock().astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def alive_until(self) -> float | None:
+        """Until when a task whose function runs here counts as worked on, unless something is heard; None if nobody else could tell."""
+        return None if self.options.store is None else self._clock().timestamp() + _MISSED_BEATS * self.beat_s
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run something beside the request that asked for it."""
@@ -173,7 +164,7 @@ class Tasks:
         if len(self._runs) >= self.options.max_running:
             busy = error_answer(work.id_json, INTERNAL_ERROR, "too many tasks run already; try again later")
             return Answer(busy.body, 503)
-        run = _Run(self, work, channel, principal)
+        run = TaskRun(self, work, channel, principal)
         try:
             if support.after_s == 0:
                 await run.begin()
@@ -193,7 +184,9 @@ class Tasks:
             members["_meta"] = identity
         return Answer(reply_bytes(work.id_json, _encode(members)))
 
-    async def _wait(self, run: _Run, function: asyncio.Task[Answer], channel: Channel, after_s: float | None) -> None:
+    async def _wait(
+        self, run: TaskRun, function: asyncio.Task[Answer], channel: Channel, after_s: float | None
+    ) -> None:
         """Until the function is done or has become a task, which it does at the latest after `after_s` seconds."""
         beginning = asyncio.ensure_future(run.begun.wait())
         current = asyncio.current_task()
@@ -210,7 +203,7 @@ class Tasks:
             beginning.cancel()
             channel.end_wait()
 
-    async def _perform(self, work: Work, run: _Run, principal: Principal | None) -> Answer:
+    async def _perform(self, work: Work, run: TaskRun, principal: Principal | None) -> Answer:
         try:
             answer = await self._runner.perform(replace(work, as_task=False), run, principal)
             await run.finish(answer)
@@ -293,7 +286,7 @@ class Tasks:
         task_id = params.get("taskId")
         if not isinstance(task_id, str):
             raise RequestRejected(INVALID_PARAMS, "params.taskId is missing or not a text")
-        found = await self.store.read(task_id)
+        found = await self._read(task_id)
         if found is None or found[0].owner != owner_of(ctx.principal):
             raise RequestRejected(INVALID_PARAMS, "Task not found: it never was, or its time is over")
         return found
@@ -321,8 +314,11 @@ class Tasks:
 
     async def _watch(self, listener: Listener, task_ids: list[str]) -> None:
         async def watch(task_id: str) -> None:
+            told: Task | None = None
             async for record in self.news(task_id):
-                listener.note_task(task_id, render_task(record.task, detailed=True))
+                if record.task != told:
+                    told = record.task
+                    listener.note_task(task_id, render_task(told, detailed=True))
 
         await asyncio.gather(*(watch(task_id) for task_id in task_ids))
 
@@ -331,7 +327,7 @@ class Tasks:
         seen: int | None = None
         while True:
             try:
-                found = await self.store.read(task_id)
+                found = await self._read(task_id)
                 if found is None:
                     return
                 record, revision = found
@@ -343,7 +339,30 @@ class Tasks:
                 await self.store.changed(task_id, revision)
             except StoreError as error:
                 _log.warning("a task cannot be followed for now: %s", error)
-                await asyncio.sleep(_STORE_RETRY_S)
+                await asyncio.sleep(STORE_RETRY_S)
+
+    async def _read(self, task_id: str) -> tuple[TaskRecord, int] | None:
+        """What the store has; a task that no living process works on has failed. Spec: #task-status, failed"""
+        found = await self.store.read(task_id)
+        if found is None or not self._is_orphan(found[0]):
+            return found
+
+        def fail(record: TaskRecord) -> TaskRecord:
+            if not self._is_orphan(record):
+                return record
+            text = "the process that worked on the task is gone"
+            error = {"code": INTERNAL_ERROR, "message": text}
+            task = moved(record.task, TaskStatus.FAILED, self.now(), error=error, status_message=text)
+            return replace(record, task=task, answers={})
+
+        await self._change_unless_over(task_id, fail)
+        return await self.store.read(task_id)
+
+    def _is_orphan(self, record: TaskRecord) -> bool:
+        task = record.task
+        if task.status.is_terminal or record.alive_until is None or task.task_id in self._runs:
+            return False
+        return record.alive_until < self._clock().timestamp()
 
     # Changing what is kept
 
@@ -351,12 +370,12 @@ class Tasks:
         """Change a task, again and again until nobody else was faster.
 
         Raises:
-            _Over: it has ended.
+            TaskOver: it has ended.
         """
         for _ in range(_MAX_ATTEMPTS):
             found = await self.store.read(task_id)
             if found is None or found[0].task.status.is_terminal:
-                raise _Over
+                raise TaskOver
             record = step(found[0])
             if record is found[0] or await self.store.replace(record, found[1]):
                 return record
@@ -365,220 +384,5 @@ class Tasks:
     async def _change_unless_over(self, task_id: str, step: Callable[[TaskRecord], TaskRecord]) -> None:
         try:
             await self.change(task_id, step)
-        except _Over:
+        except TaskOver:
             return
-
-
-def owner_of(principal: Principal | None) -> str | None:
-    """Whose a principal's tasks are."""
-    return None if principal is None else principal.id
-
-
-class _Run(TaskChannel):
-    """One function that is, or may become, a task: what it says and asks goes to the request's channel before, and to the store after.
-
-    It is the `Channel` of the function's context.
-    """
-
-    def __init__(self, tasks: Tasks, work: Work, channel: Channel, principal: Principal | None) -> None:
-        tool = work.item
-        self.task_id = secrets.token_urlsafe(_ID_BYTES)
-        self.asks_first = tool.task.after_s is None
-        self.task: Task | None = None
-        self.begun = asyncio.Event()
-        self.function: asyncio.Task[Any] | None = None
-        self.questions: dict[str, Question] = {}
-        self._tasks, self._channel = tasks, channel
-        self._owner = owner_of(principal)
-        self._timeout_s: float = tool.timeout_s or tasks.options.timeout_s
-        self._poll_interval_ms = tool.task.poll_interval_ms or tasks.options.poll_interval_ms
-        self._beginning = asyncio.Lock()
-        self._watcher: asyncio.Task[Any] | None = None
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._used_keys: set[str] = set()
-        self._message: str | None = None
-        self._writer: asyncio.Task[Any] | None = None
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there is a task."""
-        return self.task is not None
-
-    def stop(self) -> None:
-        """Cancel the function. From any thread."""
-        if self.function is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.function.cancel)
-
-    async def begin(self) -> None:
-        """Make the task, if there is none yet.
-
-        Raises:
-            RequestRejected: too many are kept already.
-        """
-        async with self._beginning:
-            if self.task is not None:
-                return
-            now = self._tasks.now()
-            keep_s = self._timeout_s + self._tasks.options.keep_s
-            task = Task(
-                task_id=self.task_id,
-                status=TaskStatus.WORKING,
-                created_at=now,
-                last_updated_at=now,
-                ttl_ms=int(keep_s * 1000),
-                poll_interval_ms=self._poll_interval_ms,
-            )
-            try:
-                await self._tasks.store.create(TaskRecord(task=task, owner=self._owner), keep_s=keep_s)
-            except TooManyTasks as error:
-                text = "too many tasks are kept already; wait until some have expired"
-                raise RequestRejected(INTERNAL_ERROR, text) from error
-            except StoreError as error:
-                _log.error("a task could not be kept: %s", error)
-                raise RequestRejected(INTERNAL_ERROR, "tasks cannot be kept now; try again later") from error
-            self.task = task
-            self._watcher = self._tasks.spawn(self._watch(), "outrider task watch")
-            self.begun.set()
-
-    async def _watch(self) -> None:
-        """Bring the client's answers to the function, and stop it when the task has been ended."""
-        async for record in self._tasks.news(self.task_id):
-            for key, answer in record.answers.items():
-                waiting = self._waiting.get(key)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(answer)
-        self.stop()
-
-    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Put questions into the task and wait for the raw answers.
-
-        Spec: #task-update-requests (a key MUST be used once in a task's life)
-        """
-        keys = {key: self._mint(key) for key in questions}
-        asked = {keys[key]: question for key, question in questions.items()}
-        if not asked:
-            return {}
-        requests = {key: {"method": question.method, "params": question.params()} for key, question in asked.items()}
-        self.questions |= asked
-        self._waiting |= {key: self._loop.create_future() for key in asked}
-        waiting = {key: self._waiting[key] for key in asked}
-
-        def ask(record: TaskRecord) -> TaskRecord:
-            task = record.task
-            outstanding = {**task.input_requests, **requests}
-            task = moved(task, TaskStatus.INPUT_REQUIRED, self._tasks.now(), input_requests=outstanding)
-            open_answers = {key: answer for key, answer in record.answers.items() if key in self._waiting}
-            return replace(record, task=task, answers=open_answers)
-
-        try:
-            await self._change(ask)
-            answers = await asyncio.gather(*waiting.values())
-        finally:
-            open_keys = {key for key, answer in waiting.items() if not answer.done() or answer.cancelled()}
-            for key in asked:
-                del self.questions[key], self._waiting[key]
-            if open_keys:
-                self._tasks.spawn(self._withdraw(open_keys), "outrider task question")
-        return dict(zip(questions, answers, strict=True))
-
-    def _mint(self, key: str) -> str:
-        minted, number = key, 1
-        while minted in self._used_keys:
-            number += 1
-            minted = f"{key}-{number}"
-        self._used_keys.add(minted)
-        return minted
-
-    async def _withdraw(self, keys: set[str]) -> None:
-        """Questions whose answer nobody waits for any more are no longer asked."""
-
-        def withdraw(record: TaskRecord) -> TaskRecord:
-            task = record.task
-            left = {key: request for key, request in task.input_requests.items() if key not in keys}
-            if len(left) == len(task.input_requests):
-                return record
-            status = TaskStatus.INPUT_REQUIRED if left else TaskStatus.WORKING
-            return replace(record, task=moved(task, status, self._tasks.now(), input_requests=left))
-
-        try:
-            await self._tasks.change(self.task_id, withdraw)
-        except (_Over, StoreError):
-            return
-
-    async def _change(self, step: Callable[[TaskRecord], TaskRecord]) -> None:
-        try:
-            await self._tasks.change(self.task_id, step)
-        except _Over:
-            raise RequestRejected(INVALID_PARAMS, "the task is over") from None
-
-    def say(self, message: str) -> None:
-        """Tell what is going on; the latest message counts. On the loop."""
-        self._message = message[:_MAX_MESSAGE_CHARS]
-        if self._writer is None or self._writer.done():
-            self._writer = self._tasks.spawn(self._write_message(), "outrider task status")
-
-    async def _write_message(self) -> None:
-        while self._message is not None:
-            message, self._message = self._message, None
-
-            def say(record: TaskRecord, message: str = message) -> TaskRecord:
-                task = record.task
-                if task.status_message == message:
-                    return record
-                kept = {"status_message": message, "input_requests": task.input_requests}
-                return replace(record, task=moved(task, task.status, self._tasks.now(), **kept))
-
-            try:
-                await self._tasks.change(self.task_id, say)
-            except (_Over, StoreError):
-                return
-
-    async def finish(self, answer: Answer, attempts: int = _STORE_ATTEMPTS) -> None:
-        """The function is done; what it gave is the task's result, or its error. A store that fails is tried so often."""
-        if self.task is None:
-            return
-        if self._watcher is not None:
-            self._watcher.cancel()
-        reply = _decode_reply(answer.body)
-        changes: dict[str, Any]
-        if reply.error is not None:
-            message = str(reply.error.get("message"))[:_MAX_MESSAGE_CHARS]
-            status, changes = TaskStatus.FAILED, {"error": reply.error, "status_message": message}
-        else:
-            status, changes = TaskStatus.COMPLETED, {"result": reply.result, "status_message": ""}
-
-        def finish(record: TaskRecord) -> TaskRecord:
-            return replace(record, task=moved(record.task, status, self._tasks.now(), **changes), answers={})
-
-        for attempt in range(attempts):
-            if attempt:
-                await asyncio.sleep(_STORE_RETRY_S)
-            try:
-                await self._tasks.change(self.task_id, finish)
-            except _Over:
-                return
-            except StoreError as error:
-                _log.error("the outcome of a task could not be kept: %s", error)
-            else:
-                return
-
-    # The channel
-
-    def notify(self, message: bytes) -> None:
-        """Progress and log messages belong to the request, and end with it. Spec: #task-status-notifications (not supported on tasks)"""
-        if self.task is None:
-            self._channel.notify(message)
-
-    async def request(self, question: Question) -> Any:
-        """Tasks are of the modern era, which has no requests to clients."""
-        raise RuntimeError("a modern request asks for input in its result")
-
-    def begin_wait(self, task: asyncio.Task[Any]) -> None:
-        """Nothing: whether the client is still there does not matter to the function."""
-
-    def end_wait(self) -> None:
-        """Nothing."""
-
-    def release(self, retry_ms: int) -> None:
-        """Nothing: only legacy HTTP has streams to come back to."""
