@@ -289,6 +289,22 @@ class TestPlaceholders:
         assert "holds something like a placeholder" in found.warnings[0]
         assert resolve(found, where).headers["Authorization"] == f"Bearer {written}"
 
+    @pytest.mark.parametrize(
+        ("line", "value"),
+        [
+            ("K='a # b' # note", "a # b"), ('K="a # b"\t# note', "a # b"), ("K=a#b # note", "a#b"), ('K="one\\ntwo"', "one\ntwo"),
+            ('K="one\r\ntwo"', "one\ntwo"), (r'K="C:\tools\x"', r"C:\tools\x"), ('K="say \\"x\\""', 'say "x"'), ("  export K = v ", "v"),
+            ('K="unterminated', '"unterminated'), ("K=a=b", "a=b"), ("K=", ""), ("# K=no\nK=yes", "yes"), ("K='${X}'", "${X}"),
+        ],
+    )  # fmt: skip
+    def test_lines_of_an_environment_file(self, line: str, value: str) -> None:
+        """Case 41: as the libraries of the clients read them; a byte order mark and Windows line ends change nothing."""
+        entry = {"servers": {"s": {**SERVER, "envFile": "${workspaceFolder}/.env"}}}
+        files = {"/home/u/p/.vscode/mcp.json": json.dumps(entry), "/home/u/p/.env": f"\ufeffA=1\r\n{line}\r\nZ=2\r\n"}
+        where = linux(files)
+        (found,) = load(where=where).entries
+        assert resolve(found, where).env == {"A": "1", "K": value, "Z": "2"}
+
     def test_names_have_no_case_on_windows_among_the_entrys_own_either(self) -> None:
         """Case 43: `${token}` finds TOKEN there."""
         text = json.dumps({"mcpServers": {"s": {**SERVER, "args": ["${token}"], "env": {"TOKEN": "t"}}}})

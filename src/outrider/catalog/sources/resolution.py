@@ -32,7 +32,12 @@ __all__ = ["ResolvedTarget", "resolve"]
 
 _MAX_FILE_BYTES: Final = 65_536
 """For the contents of `{file:…}` and of an environment file: a key or a certificate chain, not a document."""
-_ASSIGNMENT: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][\w.]*)\s*=\s*(.*?)\s*$")
+_ASSIGNMENT: Final = re.compile(
+    r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_][\w.]*)[ \t]*=[ \t]*(?:'([^']*)'|"((?:\\.|[^"\\])*)"|([^\n]*?))[ \t]*(?:[ \t]\#[^\n]*)?$""",
+    re.MULTILINE | re.DOTALL,
+)
+_ESCAPES: Final = {"n": "\n", "r": "\r", '"': '"'}
+"""Those of the dotenv libraries; no others, for Windows paths stand there too."""
 
 
 class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,7 +217,10 @@ class _Folders:
 
 
 def _variables_in(folders: _Folders, scope: Scope, path: str) -> dict[str, str]:
-    """The variables in an environment file: NAME=value lines, quotes and `export` allowed, `#` starts a comment line."""
+    """The variables in an environment file: NAME=value lines, `export` allowed, `#` starts a comment.
+
+    Quotes may go over several lines; in double quotes `\\n` is a line break.
+    """
     try:
         text = folders.read(folders.absolute(path, folders.workspace))
     except OSError as error:
@@ -220,10 +228,7 @@ def _variables_in(folders: _Folders, scope: Scope, path: str) -> dict[str, str]:
         scope.hints.append("check the path")
         return {}
     env: dict[str, str] = {}
-    for line in text.splitlines():
-        if line.lstrip().startswith("#") or (match := _ASSIGNMENT.match(line)) is None:
-            continue
-        name, value = match.groups()
-        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-        env[name] = value[1:-1] if quoted else re.split(r"\s+#", value, maxsplit=1)[0]
+    for name, literal, escaped, plain in _ASSIGNMENT.findall(text.replace("\r\n", "\n")):
+        value = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), escaped, flags=re.DOTALL)
+        env[name] = literal or value or plain
     return env

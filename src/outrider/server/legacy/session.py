@@ -195,7 +195,7 @@ class LegacySession:
 
     def _initialize(self, id_json: bytes, raw: Raw) -> Answer:
         try:
-            wanted = _decode_initialize(raw)
+            wanted = _decode_initialize(raw if raw else b"{}")
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             return _refuse(id_json, INVALID_PARAMS, f"Invalid params of initialize: {str(error)[:300]}")
         # A version we do not have gets our latest; the client decides whether that will do. Spec: lifecycle#version-negotiation (MUST)
