@@ -21,6 +21,7 @@ __all__ = [
     "LocalProtocolError",
     "MissingClientCapability",
     "NoCommonVersion",
+    "NotApproved",
     "Offline",
     "OutriderError",
     "PeerError",
