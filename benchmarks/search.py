@@ -1,4 +1,4 @@
-"""How well and how fast the catalog's search finds tools: `python benchmarks/search.py --data DIR [--json] [--semantic]`.
+"""How well and how fast the catalog's search finds tools: `python benchmarks/search.py [--data DIR] [--json] [--semantic]`.
 
 DIR has a directory for each set: `tools.jsonl` (`id`, `server`, `name`, `description`, `input_schema`, …) and `queries.jsonl` (`id`,
 `kind`, `text`, `relevant`, and optionally `relevant_groups`, lists of which any member counts). A set without queries is a crowd of
@@ -380,6 +380,8 @@ def renamed(document: ToolDocument, copy: int) -> ToolDocument:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     peers = not options.json
     started = time.perf_counter()
+    if not options.data.is_dir():
+        raise SystemExit(f"there is no directory {options.data}: name the one that has the sets with --data")
     sets, crowd = load(options.data, options.queries)
     if not sets:
         raise SystemExit(f"no set with queries in {options.data}")
@@ -505,7 +507,12 @@ def show(result: Mapping[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="directory of the sets")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("../shared/toolsearch"),
+        help="directory of the sets (default: %(default)s, a folder beside the checkout)",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object, without the peers")
     parser.add_argument("--semantic", action="store_true", help="with the semantic ranker of outrider[semantic]")
     parser.add_argument(

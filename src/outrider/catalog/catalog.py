@@ -7,6 +7,7 @@ Decided here: which servers there are, when readers wait, how calls are routed. 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from outrider.protocol.results import PromptResult, ResourceResult, ToolResult
 
 if TYPE_CHECKING:
     from outrider.catalog.conversation import Conversation
+    from outrider.catalog.embedding import BackgroundEmbedding
     from outrider.catalog.lock import Lock
     from outrider.catalog.lock.enforcement import Action, Enforcement, ServerPolicy
     from outrider.catalog.search import SearchResult, ToolDocument, ToolIndex
@@ -52,6 +54,8 @@ class CatalogOptions:
         watch: listen for announced changes while a server is connected.
         poll_s: ask every server anew about so often, in seconds; None not to poll. Off by default: lists are asked for when they are used.
         max_opening: how many servers are being asked at the same time.
+        semantic: search by meaning as well as by words, with the extra `semantic`. A thread loads the model at the first search and
+            embeds the tools, some hundred a second; until it is done, and if it cannot be done, words alone count.
         memory: where answers are remembered, as for `outrider.cache.memory.open_memory`; None for the user's cache folder.
     """
 
@@ -61,6 +65,7 @@ class CatalogOptions:
     watch: bool = True
     poll_s: float | None = None
     max_opening: int = 64
+    semantic: bool = False
     memory: str | Path | None = None
 
     def policy(self) -> Policy:
@@ -120,6 +125,7 @@ class Catalog:
         self._watchers: list[Watcher] = []
         self._changed = asyncio.Event()
         self._index: ToolIndex | None = None
+        self._embedding: BackgroundEmbedding | None = None
         self._indexed: dict[str, ServerView] = {}
         self._gate = asyncio.Semaphore(self.options.max_opening)
         self._is_open = False
@@ -182,6 +188,8 @@ class Catalog:
     async def close(self) -> None:
         """End every process, connection and task of every server, all at the same time. Any number of times."""
         self._is_open = False
+        if self._embedding is not None:
+            await self._embedding.close()
         members, self._members = list(self._members.values()), {}
         await asyncio.gather(*(member.close() for member in members), return_exceptions=True)
         memory, self._memory = self._memory, None
@@ -320,7 +328,11 @@ class Catalog:
             from outrider.catalog.search import ToolIndex
 
             self._index = ToolIndex()
-        views = self.snapshot.servers
+            if self.options.semantic:
+                from outrider.catalog.embedding import BackgroundEmbedding
+
+                self._embedding = BackgroundEmbedding(self._index)
+        views, is_changed = self.snapshot.servers, False
         for key in self._indexed.keys() - views.keys():
             self._index.remove_server(key)
             del self._indexed[key]
@@ -329,17 +341,24 @@ class Catalog:
             if known is None or known.tools is not view.tools or known.instructions != view.instructions:
                 self._index.replace_server(key, (_document(view, tool) for tool in view.tools))
                 self._indexed[key] = view
+                is_changed = True
+        if is_changed and self._embedding is not None:
+            self._embedding.catch_up()
         return self._index
 
     async def find(
         self, query: str | Sequence[str], *, limit: int = 10, wait_s: float = _DEFAULT_WAIT_S, **how: Any
     ) -> tuple[SearchResult, Snapshot]:
-        """Like `search`, after waiting a bounded time for servers that are still connecting.
+        """Like `search`, after waiting a bounded time for servers that are still connecting, and for tools that are still being embedded.
 
         Returns:
             The result, and the snapshot it was found in, whose `pending` and `failed` say which servers could not be considered.
         """
+        started = time.monotonic()
         snapshot = await self.ready(wait_s)
+        self._up_to_date_index()
+        if self._embedding is not None:
+            await self._embedding.ready(max(0.0, wait_s - (time.monotonic() - started)))
         return self.search(query, limit=limit, **how), snapshot
 
     # -- using ---------------------------------------------------------------------------------------------------------------------

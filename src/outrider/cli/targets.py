@@ -239,11 +239,11 @@ def _signed_in() -> Authorizer | None:
     return OAuth(UserStore())
 
 
-def catalog_options(**given: Any) -> CatalogOptions:
+def catalog_options(*, semantic: bool = False, **given: Any) -> CatalogOptions:
     """The catalog options that the command line asks for: a command asks once and ends, so it does not watch."""
     from outrider.catalog.catalog import CatalogOptions
 
-    return CatalogOptions(client=client_options(**given), watch=False)
+    return CatalogOptions(client=client_options(**given), watch=False, semantic=semantic)
 
 
 def _show_message(direction: str, line: str) -> None:

@@ -144,6 +144,11 @@ def tools(as_json: bool, **given: Any) -> int:
 @click.option(
     "-n", "--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="How many hits at the most."
 )
+@click.option(
+    "--semantic",
+    is_flag=True,
+    help="Search by meaning as well; needs outrider-mcp[semantic] and some seconds to begin.",
+)
 def search(query: str, limit: int, as_json: bool, **given: Any) -> int:
     """Find the tools that fit QUERY: a name, a few words, or a whole task.
 

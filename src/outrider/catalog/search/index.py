@@ -11,21 +11,23 @@ it merges, which depends on history; ours do not, so equal catalogs give equal a
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from typing import Any, Final
 
 import msgspec
 
 from .analysis import fold, split_words
+from .confidence import evidence, probability, sureness
 from .document import MatchKind, SearchHit, SearchResult, TermMatch, ToolDocument
 from .engine import CandidateEngine
 from .names import NameTable
-from .ranking import FEATURES, MEANING_WEIGHT, WEIGHTS, Corpus, IndexedTool, confidence, features, linear
+from .ranking import FEATURES, MEANING_WEIGHT, WEIGHTS, Corpus, IndexedTool, features, linear
 from .semantic import QUERY_CHARS, Embedder, VectorTable, text_to_embed
 from .vocabulary import Query
 
@@ -54,8 +56,8 @@ ENUMERATED: Final = 12
 SUBSTRING_LIMIT: Final = 200
 NEAREST: Final = 5
 SIBLINGS_COUNTED: Final = 4
-DEFAULT_THRESHOLD: Final = 0.15
-"""Where 3 % of the queries that a catalog serves are turned away; see `docs/design/search.md` for the whole curve."""
+DEFAULT_THRESHOLD: Final = 0.13
+"""Where not quite 3 % of the queries that a catalog serves are turned away; see `docs/design/search.md` for the whole curve."""
 SUBSTRING_CONFIDENCE: Final = 0.5
 
 JOIN_BOOST: Final = 1.5
@@ -64,6 +66,8 @@ SAME_SERVER_PENALTY: Final = 0.1
 SAME_NAME_PENALTY: Final = 0.3
 """What each better placed tool of the same server, or of the same name, takes from a score (the best are between 5 and 12):
 forks of one server, or one big server, do not fill the page while others fit as well."""
+
+_log: Final = logging.getLogger("outrider.catalog")
 
 _SIBLINGS: Final = FEATURES.index("siblings")
 _COVERED: Final = FEATURES.index("covered")
@@ -100,6 +104,17 @@ class ToolIndex:
         self._servers: dict[str, tuple[int, list[int]]] = {}
         self._groups = 0
         self._vectors = VectorTable(self._embedder.dimensions) if self._embedder else None
+
+    def use(self, embedder: Embedder | None) -> None:
+        """Rank by closeness in meaning with `embedder` from now on, or by words alone if it is None.
+
+        Tools count with their words until `embed` has been called.
+
+        Spec: ours
+        """
+        vectors = VectorTable(embedder.dimensions) if embedder else None
+        with self._lock:
+            self._embedder, self._vectors = embedder, vectors
 
     def __len__(self) -> int:
         """The number of tools."""
@@ -203,12 +218,12 @@ class ToolIndex:
         if embedder is None or vectors is None:
             return 0
         with self._lock:
-            waiting = [
+            waiting = (
                 (number, document)
                 for number, document in enumerate(self._documents)
                 if document is not None and number not in vectors
-            ]
-        chosen = waiting[:most]
+            )
+            chosen = list(islice(waiting, most))
         texts = list(dict.fromkeys(text_to_embed(document) for _, document in chosen))  # forks share their texts
         rows = dict(zip(texts, embedder.embed(texts), strict=True)) if texts else {}
         with self._lock:
@@ -302,10 +317,11 @@ class ToolIndex:
         named = self._named(text, groups)
         query = self._corpus.vocabulary.parse(text, most_terms=TERM_LIMIT)
         ranked = self._score(query, max(CANDIDATES, depth), groups, None if named else self._closeness(text))
+        self._judge(ranked)
         if named:
             first = set(named)
             return [
-                *(_Ranked(number, 0.0, MatchKind.EXACT, query) for number in named),
+                *(_Ranked(number, 0.0, MatchKind.EXACT, query, confidence=1.0) for number in named),
                 *(entry for entry in ranked if entry.number not in first),
             ]
         return ranked or self._literal(text, query, groups)
@@ -314,7 +330,13 @@ class ToolIndex:
         """How close in meaning each number's tool is to `text`, or None without an embedder or before anything is embedded."""
         if self._embedder is None or not self._vectors:
             return None
-        return self._vectors.closeness(self._embedder.embed([text[:QUERY_CHARS]])[0])
+        try:
+            return self._vectors.closeness(self._embedder.embed([text[:QUERY_CHARS]])[0])
+        except Exception as problem:
+            # Whatever a model's package raises: the words have found something, too.
+            _log.warning("the semantic search failed, words alone are searched: %s", type(problem).__name__)
+            self.use(None)
+            return None
 
     def _named(self, text: str, groups: Collection[int] | None) -> list[int]:
         turns: list[list[int]] = []
@@ -353,6 +375,23 @@ class ToolIndex:
             batches[1:] = [[number for number in batch if number not in batches[0]] for batch in batches[1:]]
         return [entry for batch in batches for entry in self._score_batch(query, batch, closeness)]
 
+    def _judge(self, ranked: Sequence[_Ranked]) -> None:
+        """Say of each hit of one query how sure it is: the best from all that is known, the others by how far they are behind it."""
+        if not ranked:
+            return
+        best = sureness(self._evidence(ranked))
+        for entry in ranked:
+            entry.confidence = probability(best, ranked[0].worth - entry.worth)
+
+    def _evidence(self, ranked: Sequence[_Ranked]) -> list[float]:
+        best = ranked[0]
+        values = evidence(
+            best.query, self._corpus, self._tool(best.number), best.features, [entry.score for entry in ranked[:5]]
+        )
+        if best.similarity is not None:
+            values += (best.similarity, max(entry.similarity or 0.0 for entry in ranked))
+        return values
+
     def _numbers_of(self, groups: Collection[int]) -> list[int]:
         return [number for group, numbers in self._servers.values() if group in groups for number in numbers]
 
@@ -363,7 +402,7 @@ class ToolIndex:
             tool = self._tool(number)
             vector = features(tool, query, self._corpus)
             kind = MatchKind.TERMS if vector[_COVERED] else MatchKind.MEANING
-            entry = _Ranked(number, linear(vector), kind, query, similarity)
+            entry = _Ranked(number, linear(vector), kind, query, vector, similarity)
             by_group.setdefault(tool.group, []).append(entry)
         ranked: list[_Ranked] = []
         for members in by_group.values():
@@ -419,7 +458,9 @@ class ToolIndex:
                     found.append((place, *self._order(number), number))
                     break
         found.sort()
-        return [_Ranked(number, 0.0, MatchKind.SUBSTRING, query) for *_, number in found]
+        return [
+            _Ranked(number, 0.0, MatchKind.SUBSTRING, query, confidence=SUBSTRING_CONFIDENCE) for *_, number in found
+        ]
 
     def _result(self, ranked: list[_Ranked], limit: int, offset: int, threshold: float) -> SearchResult:
         page = tuple(self._hit(entry) for entry in ranked[offset : offset + limit])
@@ -462,20 +503,14 @@ class _Ranked(msgspec.Struct):
     score: float
     kind: MatchKind
     query: Query
+    features: list[float] = []
     similarity: float | None = None
+    confidence: float = 0.0
 
     @property
     def worth(self) -> float:
         """What it is ordered by: words and, if known, meaning."""
         return self.score if self.similarity is None else self.score + MEANING_WEIGHT * self.similarity
-
-    @property
-    def confidence(self) -> float:
-        if self.kind is MatchKind.EXACT:
-            return 1.0
-        if self.kind is MatchKind.SUBSTRING:
-            return SUBSTRING_CONFIDENCE
-        return confidence(self.score, self.query, self.similarity)
 
 
 def _take_turns(rankings: list[list[_Ranked]]) -> list[_Ranked]:

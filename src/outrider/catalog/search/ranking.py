@@ -1,7 +1,7 @@
 """What a match is worth: the features of a (query, tool) pair and the weights that add them up.
 
-Decided here: how the candidates that the inverted index proposes are ordered, and how sure we are of the best of them.
-Not here: where words come from (`analysis`), how candidates are found and names looked up (`index`). Pure.
+Decided here: how the candidates that the inverted index proposes are ordered. Not here: where words come from (`analysis`), how
+candidates are found and names looked up (`index`), how sure we are of the best of them (`confidence`). Pure.
 
 All features are fractions of what the query could reach at most, so that one set of weights holds for catalogs of 10 and of 100,000
 tools. All weights are positive, since each feature is evidence *for* a tool: free signs fitted the tuned sets better and fell
@@ -11,8 +11,7 @@ rounded and rank as well as any fit.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from .vocabulary import Query, Vocabulary
@@ -25,7 +24,6 @@ __all__ = [
     "WEIGHTS",
     "Corpus",
     "IndexedTool",
-    "confidence",
     "features",
     "linear",
 ]
@@ -54,9 +52,6 @@ FEATURES: Final = (
 )
 WEIGHTS: Final = (1.8, 1.0, 3.9, 1.3, 1.9, 1.4, 0.9, 1.2, 0.6, 1.1, 0.3, 0.4, 0.2)
 
-CONFIDENCE_SLOPE: Final = 0.42
-CONFIDENCE_MIDDLE: Final = 2.95
-CONFIDENCE_MIDDLE_WITH_MEANING: Final = 3.4
 MEANING_WEIGHT: Final = 6.0
 """What closeness in meaning, from -1 to 1, adds to a score. Between 6 and 12 the measures hardly change."""
 
@@ -69,6 +64,8 @@ ORDERED_WORDS: Final = 30
 IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS, IN_PARAMETER_TEXTS = (
     1 << field for field in (NAME, TITLE, SERVER, PARAMETERS, PARAMETER_TEXTS)
 )
+_WEIGHED: Final = (IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS)
+_IN_WEIGHED: Final = IN_NAME | IN_TITLE | IN_SERVER | IN_PARAMETERS
 
 
 class Corpus:
@@ -140,18 +137,18 @@ class IndexedTool:
         """Bring `masses` up to date: the summed rarity of the distinct stems of those parts whose share is a feature."""
         stem_of, is_stop, frequency = vocabulary.stem_of, vocabulary.is_stop, vocabulary.stem_frequency
         rarity = vocabulary.rarity
-
-        def mass(words: Iterable[int]) -> float:
-            stems = {stem_of[word] for word in words}
-            return sum(rarity(frequency[stem]) for stem in sorted(stems) if not is_stop[stem])
-
-        self.masses = (
-            *(
-                mass(word for word, place in zip(self.words, self.places, strict=True) if place >> field & 1)
-                for field in (NAME, TITLE, SERVER, PARAMETERS)
-            ),
-            mass(self.opening[self.title_end : self.title_end + OPENING_WORDS]),
-            mass(self.opening[self.title_end : self.title_end + SUMMARY_WORDS]),
+        parts: tuple[set[int], ...] = (set(), set(), set(), set())
+        for word, place in zip(self.words, self.places, strict=True):
+            if place & _IN_WEIGHED:
+                for part, bit in zip(parts, _WEIGHED, strict=True):
+                    if place & bit:
+                        part.add(stem_of[word])
+        summary = [stem_of[word] for word in self.opening[self.title_end : self.title_end + SUMMARY_WORDS]]
+        self.masses = tuple(
+            [
+                sum([rarity(frequency[stem]) for stem in part if not is_stop[stem]])
+                for part in (*parts, set(summary[:OPENING_WORDS]), set(summary))
+            ]
         )
         self.generation = vocabulary.generation
 
@@ -262,21 +259,3 @@ def _stands_in(name: Sequence[int], query: Query, vocabulary: Vocabulary) -> boo
 def linear(values: Sequence[float]) -> float:
     """The weighted sum of a feature vector: what candidates are ordered by."""
     return sum(map(float.__mul__, WEIGHTS, values))
-
-
-def confidence(score: float, query: Query, similarity: float | None = None) -> float:
-    """The linear score as a number from 0 to 1, to be compared across queries and catalogs.
-
-    The score speaks of the words that some tool has; words that none has take from it. The logistic curve was fitted to tell queries
-    that a catalog serves from queries taken from elsewhere. The two overlap: many a foreign query has words in common with some tool.
-
-    Args:
-        score: the weighted sum of the features.
-        query: what was asked.
-        similarity: closeness in meaning, or None if the search has no semantic ranker.
-    """
-    known = query.weight / (query.weight + query.unknown_weight) if query.weight else 0.0
-    evidence, middle = score * math.sqrt(known), CONFIDENCE_MIDDLE
-    if similarity is not None:
-        evidence, middle = evidence + MEANING_WEIGHT * similarity, CONFIDENCE_MIDDLE_WITH_MEANING
-    return 1 / (1 + math.exp(middle - CONFIDENCE_SLOPE * evidence))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -92,6 +92,8 @@ class Vocabulary:
         self.forms: list[list[int]] = []
         self.tools = 0
         self.generation = 0
+        self._rarities: dict[int, float] = {}
+        self._rarities_for = 0
         self._words: dict[str, int] = {}
         self._stems: dict[str, int] = {}
 
@@ -129,7 +131,14 @@ class Vocabulary:
 
     def rarity(self, frequency: int) -> float:
         """The BM25 inverse document frequency of what `frequency` of the tools have."""
-        return math.log(1 + (self.tools - frequency + 0.5) / (frequency + 0.5))
+        # The same few frequencies are asked for again and again while the number of tools stays.
+        if self._rarities_for != self.tools:
+            self._rarities_for = self.tools
+            self._rarities.clear()
+        known = self._rarities.get(frequency)
+        if known is None:
+            known = self._rarities[frequency] = math.log(1 + (self.tools - frequency + 0.5) / (frequency + 0.5))
+        return known
 
     def parse(self, text: str, *, most_terms: int) -> Query:
         """What `text` asks for. Words that carry no topic are dropped unless there are no others.
@@ -209,27 +218,21 @@ class Vocabulary:
         """The stem of the most frequent known word that one typo turns into `word`, or None."""
         if len(word) < SHORTEST_REPAIRED or not word.isalpha():
             return None
-        best, best_frequency = None, 0
-        for candidate in _one_typo_away(word):
-            word_id = self._words.get(candidate)
-            if word_id is not None and self.word_frequency[word_id] > best_frequency:
-                best, best_frequency = self.stem_of[word_id], self.word_frequency[word_id]
-        return best
+        known, frequency = self._words, self.word_frequency
+        # The first of the most frequent ones, in the order of the spellings: what a tool said first must not decide.
+        found = [known[spelling] for spelling in sorted(_one_typo_away(word) & known.keys())]
+        best = max(found, key=frequency.__getitem__, default=None)
+        return None if best is None or not frequency[best] else self.stem_of[best]
 
 
-def _one_typo_away(word: str) -> Iterator[str]:
+def _one_typo_away(word: str) -> set[str]:
     """Words from which `word` arises by two letters swapped, one too many, one missing or one replaced."""
     first = word[0]
     alphabet = _LATIN if first.isascii() else _CYRILLIC if first in _CYRILLIC else _GREEK if first in _GREEK else ""
-    for cut in range(len(word)):
-        head, letter, tail = word[:cut], word[cut], word[cut + 1 :]
-        if tail:
-            yield head + tail[0] + letter + tail[1:]
-        yield head + tail
-        for other in alphabet:
-            yield head + other + letter + tail
-            # A wrong first letter is rare, and "fine", "mine", "line" are different words.
-            if cut:
-                yield head + other + tail
-    for other in alphabet:
-        yield word + other
+    cuts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
+    away = {head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1}
+    away.update([head + tail[1:] for head, tail in cuts if tail])
+    away.update([head + letter + tail for head, tail in cuts for letter in alphabet])
+    # A wrong first letter is rare, and "fine", "mine", "line" are different words.
+    away.update([head + letter + tail[1:] for head, tail in cuts[1:-1] for letter in alphabet])
+    return away
