@@ -3,7 +3,8 @@
 Decided here: which commands exist, how errors become messages and exit codes. A command's module is imported only when it is used, so that
 `outrider --help` stays instant.
 
-Exit codes: 0 all well, 1 some target failed, 2 usage or configuration, 3 a check or verify found something, 4 sign-in needed, 130 Ctrl-C.
+Exit codes: 0 all well, 1 some target failed, 2 usage or configuration, 3 a check or verify found something or a lock file
+withholds what was called, 4 sign-in needed, 130 Ctrl-C.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ __all__ = ["print_drift", "print_offer"]
 
 _COLOURS: Final = {Severity.DANGEROUS: "red", Severity.UNREVIEWED: "magenta", Severity.BREAKING: "yellow"}
 _MAX_NAMED: Final = 12
+_MAX_ALIGNED: Final = 2_000
+"""So many lines are still compared one by one: the work grows with their square."""
 
 
 def print_drift(drift: Drift, *, in_full: bool) -> None:
@@ -53,11 +55,14 @@ def _print_lines(lines: Iterable[tuple[str, str]]) -> None:
 
 def _difference(before: Any, after: Any) -> Iterator[tuple[str, str]]:
     old, new = list(_lines(before)), list(_lines(after))
-    for line in (
-        difflib.ndiff(old, new) if len(old) + len(new) < 4_000 else [f"- {o}" for o in old] + [f"+ {n}" for n in new]
-    ):
-        if not line.startswith("?"):
-            yield line[0], line[2:]
+    if len(old) + len(new) > _MAX_ALIGNED:
+        yield from [*(("-", line) for line in old), *(("+", line) for line in new)]
+        return
+    for what, begin, end, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if what == "equal":
+            yield from ((" ", line) for line in old[begin:end])
+        else:
+            yield from [*(("-", line) for line in old[begin:end]), *(("+", line) for line in new[start:stop])]
 
 
 def _lines(value: Any, indent: str = "") -> Iterator[str]:

@@ -191,6 +191,14 @@ class TestImitation:
         assert len(told) == 2
         assert "20 new tools have the names of those of work" in told[0].message
 
+    def test_each_new_name_is_told_once(self) -> None:
+        """Ours: however many names look like it; the number of pairs is not a server's to choose."""
+        names = {f"a{'_' * number}" for number in range(200)}
+        lock = Lock({"a": pinned(), "b": pinned(tool=dict.fromkeys(names, FORECAST))})
+        news = {f"a{'-' * number}": FORECAST for number in range(1, 200)}
+        told = [d for d in grade(lock, "a", pinned(tool=news)) if d.kind == "imitation"]
+        assert len(told) == len(news)
+
 
 def test_facts_are_complete() -> None:
     """Ours: the table above knows every fact that there is."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from outrider.catalog.lock.drift import Drift, Kind, Severity
+from outrider.catalog.lock.drift import SEVERITIES, Drift, Kind, Severity
 from outrider.catalog.lock.pins import SERVER, ServerPins
 from outrider.characters import skeleton
 
 __all__ = ["find_imitations"]
+
+
+_MAX_ALIKE: Final = 20
 
 
 class _Known(NamedTuple):
@@ -43,11 +46,16 @@ def find_imitations(
     known = _index(others)
     same: dict[str, list[str]] = {}
     for name in new:
-        for other in known.get(skeleton(name), ()):
-            if other.name == name and other.what == "tool":
-                same.setdefault(other.server, []).append(name)
-            else:
-                yield _alike(key, "tool", name, other)
+        alike = known.get(skeleton(name), [])
+        equal = {other.server for other in alike if other.name == name and other.what == "tool"}
+        for server in sorted(equal):
+            same.setdefault(server, []).append(name)
+        if alike and not equal:
+            # One is enough, and the number of pairs would be the servers' to choose.
+            yield min(
+                (_alike(key, "tool", name, other) for other in alike[:_MAX_ALIKE]),
+                key=lambda drift: SEVERITIES.index(drift.severity),
+            )
     for server, names in sorted(same.items()):
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         what = "a new tool has the name" if len(names) == 1 else f"{len(names)} new tools have the names"
