@@ -7,6 +7,7 @@ what differs and how grave that is (`catalog.lock`).
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -20,8 +21,8 @@ __all__ = ["print_drift", "print_offer"]
 
 _COLOURS: Final = {Severity.DANGEROUS: "red", Severity.UNREVIEWED: "magenta", Severity.BREAKING: "yellow"}
 _MAX_NAMED: Final = 12
-_MAX_ALIGNED: Final = 2_000
-"""So many lines are still compared one by one: the work grows with their square."""
+_MAX_ALIGNED: Final = 600
+"""So many lines are still compared one by one: the work can grow with their cube."""
 
 
 def print_drift(drift: Drift, *, in_full: bool) -> None:
@@ -55,14 +56,29 @@ def _print_lines(lines: Iterable[tuple[str, str]]) -> None:
 
 def _difference(before: Any, after: Any) -> Iterator[tuple[str, str]]:
     old, new = list(_lines(before)), list(_lines(after))
-    if len(old) + len(new) > _MAX_ALIGNED:
-        yield from [*(("-", line) for line in old), *(("+", line) for line in new)]
-        return
+    first = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
+    common, old, new = old[:first], old[first:], new[first:]
+    last = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(old[::-1], new[::-1], strict=False)))
+    rest, old, new = old[len(old) - last :], old[: len(old) - last], new[: len(new) - last]
+    yield from ((" ", line) for line in common)
+    if len(old) + len(new) <= _MAX_ALIGNED:
+        yield from _aligned(old, new)
+    else:
+        yield from _signed(old, new)
+    yield from ((" ", line) for line in rest)
+
+
+def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
     for what, begin, end, start, stop in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if what == "equal":
             yield from ((" ", line) for line in old[begin:end])
         else:
-            yield from [*(("-", line) for line in old[begin:end]), *(("+", line) for line in new[start:stop])]
+            yield from _signed(old[begin:end], new[start:stop])
+
+
+def _signed(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    yield from (("-", line) for line in old)
+    yield from (("+", line) for line in new)
 
 
 def _lines(value: Any, indent: str = "") -> Iterator[str]:
