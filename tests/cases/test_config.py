@@ -99,6 +99,25 @@ class TestWhereServersStand:
         assert [entry.name for entry in configuration.entries] == ["s"]
         assert [one.name for one in configuration.ignored] == ["bad"]
 
+    def test_keys_that_mean_something_else_beside_the_servers(self) -> None:
+        """Case 46: of several known keys, those count that hold servers."""
+        settings = {
+            "mcpServers": {"s": SERVER},
+            "extensions": {"disabled": ["x"]},
+            "servers": 3,
+            "mcp": {"allowed": ["s"]},
+        }
+        configuration, _ = configured("plain", settings)
+        assert [entry.name for entry in configuration.entries] == ["s"]
+        assert (configuration.ignored, configuration.problems) == ((), ())
+
+    def test_what_describes_a_server_beside_its_entry_is_no_server(self) -> None:
+        """Case 46: the manifest of a packed server."""
+        manifest = {"name": "x", "server": {"type": "node", "entry_point": "x.js", "mcp_config": SERVER}}
+        configuration, _ = configured("plain", manifest)
+        assert [entry.name for entry in configuration.entries] == ["mcp_config"]
+        assert configuration.ignored == ()
+
     def test_a_container_that_is_there_twice_is_said(self) -> None:
         """Case 45: the servers of the first one are lost to every reader of JSON."""
         configuration, _ = configured(

@@ -578,5 +578,5 @@ class _Driver:
     def _collect(self, channel: Channel) -> None:
         """Keep what a channel that is being given up knows."""
         self._strays = channel.strays() or self._strays
-        self._trail.warnings.extend(channel.warnings)
+        self._trail.warnings.extend(warning for warning in channel.warnings if warning not in self._trail.warnings)
         self._trail.stderr_tail = channel.stderr_tail() or self._trail.stderr_tail

@@ -142,6 +142,8 @@ class _FileReader:
         mine = [pair for template in file.containers if "{project}" in template for pair in self._containers(template)]
         if file.client == PLAIN.id and len(found) > 1:
             found = [(path, value) for path, value in found if path != ("mcp",)]  # seen as mcp / servers already
+            # Other clients' keys mean other things beside servers: Gemini CLI has "extensions" of another kind.
+            found = [pair for pair in found if _holds_servers(pair[1])] or found
         found = [self._inside(path, value) for path, value in found]
         if not found and not mine:
             found = self._elsewhere(root)
@@ -187,7 +189,10 @@ class _FileReader:
             return []
         inner = [((*path, key), value[key]) for path, value in _objects(root) for key in value]
         if found := [pair for pair in inner if _says_servers(str(pair[0][-1])) and _holds_servers(pair[1])]:
-            return found[:1]
+            path, value = found[0]
+            if isinstance(value, dict):
+                value = {key: member for key, member in value.items() if isinstance(member, dict)}
+            return [(path, value)]
         members = {key: value for key, value in root.items() if isinstance(value, dict) and not key.startswith("$")}
         return [((), members)] if _holds_servers(members) else []
 
