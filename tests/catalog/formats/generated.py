@@ -459,9 +459,10 @@ def unaccounted(
     told = []
     for change in changes:
         if change.path[:1] == ("inputSchema",):
-            told.append((about.get(tuple(change.path[1:]), set()), change.keyword, change.is_loss))
+            is_idle = "says nothing about a value of this type" in change.detail
+            told.append((about.get(tuple(change.path[1:]), set()), change.keyword, change.is_loss, is_idle))
     for place, keyword, value in sorted(before ^ after):
-        for places, said, is_loss in told:
+        for places, said, is_loss, is_idle in told:
             group = {"const": "enum", "exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(said, said)
             exact = place in places
             below = any(place[: len(p)] == p for p in places)
@@ -475,6 +476,14 @@ def unaccounted(
                     said in (*IN_PLACE_LISTS, *IN_PLACE, "$ref", "", "prefixItems", "patternProperties")
                     or said == keyword
                 )
+            ):
+                break
+            # The properties of a text, say: what stands below them can be said of no value.
+            if (
+                is_idle
+                and below
+                and not exact
+                and said in ("properties", "items", "additionalProperties", "prefixItems")
             ):
                 break
             if is_loss and below and said in ("additionalProperties", "items", "dependentSchemas", "propertyNames"):

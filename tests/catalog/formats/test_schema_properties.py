@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 
 from catalog.formats.documented import complaints
@@ -77,9 +77,13 @@ def test_any_value_in_any_place_of_a_schema_costs_itself(vendor: Vendor, schema:
     assert not complaints(vendor, offered(vendor, schema, strict).tools)
 
 
+IDLE = {"allOf": [{"properties": {"a": {"type": "string"}}}, {"type": "string"}]}
+
+
 @VENDORS
 @searched
 @given(schema=schemas(), strict=STRICT)
+@example(schema={"type": "object", "properties": {"b": IDLE}, "additionalProperties": False}, strict="auto")
 def test_every_difference_is_in_the_account(vendor: Vendor, schema: dict[str, Any], strict: Any) -> None:
     """Ours: the loss report is complete: whatever differs from the source is in it."""
     made = offered(vendor, schema, strict)
