@@ -60,6 +60,13 @@ def test_a_tool_that_shares_no_word_is_found_by_its_meaning() -> None:
     assert index.search("dollars", threshold=0).hits[0].document is MONEY
 
 
+def test_meaning_alone_can_be_sure_enough() -> None:
+    """Ours: a query without a word that any tool has is served if it is close."""
+    index, _ = filled()
+    index.embed()
+    assert index.search("umbrella").hits[0].document is WEATHER
+
+
 def test_words_alone_count_until_tools_are_embedded() -> None:
     """Ours: embedding is background work that no search waits for."""
     index, embedder = filled()

@@ -47,6 +47,8 @@ LONGEST_TEXT: Final = 600.0
 MOST_UNKNOWN: Final = 20.0
 HEAVIEST: Final = 6.0
 AGREEING: Final = 4
+USUAL_RARITY: Final = 0.54
+"""For a query without any known word, which only meaning can serve: its words must not count as common ones."""
 _PAIRS: Final = FEATURES.index("pairs")
 
 
@@ -78,7 +80,7 @@ def evidence(
         scores[min(AGREEING, len(scores) - 1)],
         features[_PAIRS],
         min(HEAVIEST, sum(terms[term].rarity for term in sorted(found)) / unit),
-        sum(term.rarity for term in terms) / max(1, len(terms)) / unit,
+        sum(term.rarity for term in terms) / len(terms) / unit if terms else USUAL_RARITY,
         math.log(max(1, len(terms))),
         len(terms),
         min(MOST_UNKNOWN, query.unknown_weight / unit),
