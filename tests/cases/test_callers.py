@@ -61,7 +61,7 @@ class TestCallbacks:
 
 
 class TestArguments:
-    @pytest.mark.parametrize("value", [object(), "\ud800", {1, object()}], ids=repr)
+    @pytest.mark.parametrize("value", [object(), "\ud800", {1, object()}], ids=["object", "surrogate", "set"])
     @pytest.mark.parametrize("transport", ["stdio", "http"])
     async def test_what_no_json_can_hold(
         self, fake_stdio: FakeStdio, fake_http: FakeHttp, transport: str, value: object

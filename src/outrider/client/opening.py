@@ -164,7 +164,6 @@ class _Driver:
         self._causes: list[OutriderError] = []
         self._legacy: LegacySession | None = None
         self._strays = ""
-        self._outage: OutriderError | None = None
 
     # -- the course of things ------------------------------------------------------------------------------------------------------
 
@@ -185,9 +184,7 @@ class _Driver:
                     await self._respawn()
                     decision = await self._initialize(decision)
                 case Step.RETRY:
-                    if (last_resort := await self._pause_before_retry(decision)) is not None:
-                        decision = last_resort
-                        continue
+                    await self._pause_before_retry(decision)
                     decision, self._probes, self._handshakes = first, 0, 0
                 case Step.USE:
                     return await self._use(decision)
@@ -262,16 +259,10 @@ class _Driver:
         self._late = None
         self._handshakes = 0
 
-    async def _pause_before_retry(self, decision: Decision) -> Decision | None:
-        """Wait before the next try; once there is none left, what else to try, or None for nothing else."""
+    async def _pause_before_retry(self, decision: Decision) -> None:
         seen = self._require_seen()
         limit = _CONNECT_RETRIES if isinstance(seen.failure, ConnectFailed) else len(_RETRY_DELAYS_S)
         if self._retries >= limit:
-            version = pick_version(self._ours, era=Era.LEGACY)
-            if seen.observed.status == 500 and self._handshakes == 0 and version is not None:
-                # A server that breaks at what it does not know looks like this too. Nothing is concluded from it.
-                self._outage, self._probe_answered = seen.failure, True
-                return Decision(era=None, step=Step.INITIALIZE, version=version)
             raise self._failure(decision)
         wait_s = _RETRY_DELAYS_S[self._retries]
         if isinstance(seen.failure, Unavailable) and seen.failure.retry_after_s is not None:
@@ -280,7 +271,6 @@ class _Driver:
             raise self._failure(decision)
         self._retries += 1
         await asyncio.sleep(wait_s)
-        return None
 
     async def _run_sse(self) -> Session:
         from outrider.client.sse import SseChannel
@@ -512,9 +502,6 @@ class _Driver:
         """The first real cause, with what the user can do about it."""
         seen = self._require_seen()
         observed, last = seen.observed, seen.failure
-        if self._outage is not None and last is not None:
-            self._outage.hint = f"{self._outage.hint}; the legacy handshake was tried too: {last}".lstrip("; ")
-            return self._outage
         if observed.kind is Kind.DESCRIBED or (decision.era is Era.LEGACY and last is None):
             return NoCommonVersion(self._ours, observed.versions)
         if isinstance(last, PeerError) and observed.versions and decision.era is Era.MODERN:

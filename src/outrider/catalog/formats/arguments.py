@@ -48,19 +48,18 @@ class Malformed(Struct, frozen=True):
 
 
 def read_arguments(raw: Any) -> dict[str, Any] | Malformed:
-    """The arguments that a model wrote: an object, or a JSON string of one, be it encoded twice. Nothing, or null, is an empty object.
+    """The arguments that a model wrote: an object, or a JSON string of an object. Nothing, or null, is an empty object.
 
     Line breaks inside strings, commas before a closing bracket and a Markdown fence are overlooked; they have one possible meaning. A
-    string within the object stays a string here: what looks like JSON there may be text that the tool wants.
+    string inside that string or object stays a string: what looks like JSON there may be text that the tool wants.
     """
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}
-    for _ in range(2):
-        if isinstance(raw, str):
-            try:
-                raw = _decoded(raw)
-            except (ValueError, RecursionError) as error:
-                return Malformed(f"The arguments are not valid JSON: {str(error)[:200]}. Send one JSON object.")
+    if isinstance(raw, str):
+        try:
+            raw = _decoded(raw)
+        except (ValueError, RecursionError) as error:
+            return Malformed(f"The arguments are not valid JSON: {str(error)[:200]}. Send one JSON object.")
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
@@ -135,7 +134,6 @@ class _Restorer:
         if isinstance(value, list):
             out = []
             for index, item in enumerate(value):
-                item = self._unquoted([_item_schema(view, index) for view in views], item)
                 for view in views:
                     item = self._at(_item_schema(view, index), item)
                 out.append(item)
@@ -159,25 +157,10 @@ class _Restorer:
                 and not all(self._may_accept(schema, None) for schema in schemas)
             ):
                 continue
-            inner = self._unquoted(schemas, inner)
             for schema in schemas:
                 inner = self._at(schema, inner)
             restored[own] = inner
         return restored
-
-    def _unquoted(self, schemas: list[Any], value: Any) -> Any:
-        """The value that a string spells, where no string can be meant and that value can: models put objects and numbers in quotes."""
-        if not isinstance(value, str) or not schemas or any(self._may_accept(schema, value) for schema in schemas):
-            return value
-        try:
-            spelt = _decoded(value)
-        except (ValueError, RecursionError):
-            return value
-        if isinstance(spelt, str) or (isinstance(spelt, dict | list) and not is_shallow(spelt, _MAX_DEPTH - 1)):
-            return value
-        for schema in schemas:
-            spelt = self._at(schema, spelt)
-        return spelt if all(self._may_accept(schema, spelt) for schema in schemas) else value
 
     def _views(self, node: dict[str, Any], value: Any) -> list[dict[str, Any]]:
         """The schemas that apply to `value` where `node` does: `node`, what it refers to, and the alternative that fits."""
