@@ -60,6 +60,7 @@ _NO_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=None, sock_connec
 _DEFAULT_RETRY_S: Final = 1.0
 _MAX_RETRY_S: Final = 30.0
 _MAX_RESUMES: Final = 10
+_REPLIES: Final = (ResultReply, ErrorReply)
 
 
 class HttpConnection:
@@ -339,17 +340,19 @@ class HttpChannel:
         messages: list[Message] = (
             decode_messages(data, batches=self.batches) if data else [Malformed(0, "an empty body")]
         )
-        message = _reply_among(messages, request_id)
-        for other in messages:
-            if isinstance(other, Request | Notification):
-                self.on_incoming(other)
+        message = messages[0]
+        if len(messages) > 1 or not isinstance(message, _REPLIES):
+            message = _reply_among(messages, request_id)
+            for other in messages:
+                if isinstance(other, Request | Notification):
+                    self.on_incoming(other)
         # One exchange carries one reply: an error's id tells nothing new, and many servers get it wrong.
         usable = isinstance(message, ErrorReply) or (isinstance(message, ResultReply) and status < 300)
         if status in (401, 403):
             raise self._denied(response, data)
         if usable and isinstance(message, ErrorReply) and not _is_outage(status, message):
             return Reply(message, status, response.headers)
-        if status in TRANSIENT_STATUSES or (status >= 500 and status != 501):
+        if status in TRANSIENT_STATUSES or status >= 500:
             raise unavailable(self._target.label, status, response.headers, data, self._target.redact)
         if usable and isinstance(message, ResultReply):
             if not same_id(request_id, message.id):
@@ -545,7 +548,7 @@ class LocalhostResolver(aiohttp.abc.AbstractResolver):
 
 def _reply_among(messages: list[Message], request_id: RequestId) -> Message:
     """The reply to a request among the messages of one body; else any reply, else what is there."""
-    replies = [message for message in messages if isinstance(message, ResultReply | ErrorReply)]
+    replies = [message for message in messages if isinstance(message, _REPLIES)]
     own = (reply for reply in replies if same_id(request_id, reply.id))
     return next(own, replies[0] if replies else messages[0])
 

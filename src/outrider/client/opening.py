@@ -23,11 +23,7 @@ from outrider.client.spans import request_span, with_trace
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
 from outrider.errors import (
     HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     MODERN_CODES,
-    PARSE_ERROR,
     AuthRequired,
     ConnectFailed,
     ConnectionLost,
@@ -58,8 +54,6 @@ __all__ = ["Attempt", "Trail", "open_session"]
 _DISCOVER: Final = "server/discover"
 _FALLBACK_STATUSES: Final = frozenset({400, 404, 405})
 _RETRY_DELAYS_S: Final = (0.25, 0.5, 1.0, 2.0)
-_REFUSALS: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS})
-"""Errors about the request, which no waiting heals."""
 _CONNECT_RETRIES: Final = 2
 """A refused connection is retried less often than a busy server: it seldom heals, and somebody is waiting."""
 _MAX_QUIET_WINDOWS: Final = 3
@@ -446,8 +440,7 @@ class _Driver:
             error.status = status
             supported = error.data.get("supported") if isinstance(error.data, dict) else None
             versions = named_versions(supported)
-            is_outage = status is not None and (status >= 500 or status == 429)
-            is_outage = is_outage and message.code not in MODERN_CODES | _REFUSALS
+            is_outage = status is not None and (status >= 500 or status == 429) and message.code not in MODERN_CODES
             kind = Kind.UNAVAILABLE if is_outage else Kind.ERROR
             observed = replace(base, kind=kind, code=message.code, versions=versions, status=status)
             via = f" with HTTP {status}" if status not in (None, 200) else ""

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from outrider.client.keeping import KeptSession
 from outrider.client.session import Progress, ProgressCallback, Session
 from outrider.client.spans import note_result
 from outrider.errors import MODERN_CODES, ConnectionLost, HttpRejected, PeerError, TimedOut, UnsupportedVersion
 from outrider.protocol.versions import Era
-from outrider.tracing import Operation
 
 __all__ = ["Request", "send"]
 
@@ -30,8 +27,7 @@ Spec: 2026-07-28 basic/patterns/cancellation#timeouts (MAY, SHOULD cap)
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What to ask, and how.
 
     Attributes:
@@ -80,43 +76,41 @@ async def send(kept: KeptSession, request: Request) -> Raw:
 
 
 async def _answer(session: Session, request: Request) -> Raw:
-    """The answer to one attempt, which is one span for whoever traces."""
+    """The answer to one attempt, which is one span for whoever traces, in the time that it may take."""
+    limit, on_progress = request.timeout_s, request.on_progress
     with session.trace(request.method, request.params) as operation:
-        result = await _answer_in_time(session, request, operation)
+        try:
+            async with asyncio.timeout(limit) as clock:
+                result = await session.call(
+                    request.method,
+                    request.params,
+                    headers=request.headers,
+                    meta=operation.meta(request.meta),
+                    on_progress=None if on_progress is None else _restarting(clock, limit, on_progress),
+                    on_sent=operation.sent,
+                )
+        except TimeoutError as error:
+            raise TimedOut(
+                f"{request.method} got no answer within {limit:g} s{session.channel.strays()}",
+                phase="request",
+                timeout_s=limit,
+                hint="allow more time, or ask whether the server is overloaded",
+            ) from error
         note_result(operation, request.method, result)
         return result
 
 
-async def _answer_in_time(session: Session, request: Request, operation: Operation) -> Raw:
-    limit, on_progress = request.timeout_s, request.on_progress
+def _restarting(clock: asyncio.Timeout, limit: float, on_progress: ProgressCallback) -> ProgressCallback:
+    """`on_progress`, which also gives the call its time anew."""
     loop = asyncio.get_running_loop()
     last_moment = loop.time() + _PROGRESS_PATIENCE * limit
-    try:
-        async with asyncio.timeout(limit) as clock:
-            call = partial(
-                session.call,
-                request.method,
-                request.params,
-                headers=request.headers,
-                meta=operation.meta(request.meta),
-                on_sent=operation.sent,
-            )
-            if on_progress is None:
-                return await call()
 
-            def progressed(progress: Progress) -> None:
-                if not clock.expired():
-                    clock.reschedule(min(loop.time() + limit, last_moment))
-                on_progress(progress)
+    def progressed(progress: Progress) -> None:
+        if not clock.expired():
+            clock.reschedule(min(loop.time() + limit, last_moment))
+        on_progress(progress)
 
-            return await call(on_progress=progressed)
-    except TimeoutError as error:
-        raise TimedOut(
-            f"{request.method} got no answer within {limit:g} s{session.channel.strays()}",
-            phase="request",
-            timeout_s=limit,
-            hint="allow more time, or ask whether the server is overloaded",
-        ) from error
+    return progressed
 
 
 def _contradicts(era: Era, error: HttpRejected | PeerError) -> bool:
