@@ -7,6 +7,8 @@ import json
 import os
 import sqlite3
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,30 @@ async def test_a_file_that_is_no_use_is_begun_anew(tmp_path: Path, hand_clock: H
         hand_clock.pass_time(31_000)
         assert await source_of_second_fetch(memory) is Source.MEMORY
     assert len(troubles) <= 1
+
+
+def test_a_file_is_begun_by_many_at_once(tmp_path: Path) -> None:
+    """Ours: whoever comes second waits until the file is there, and none goes on without it."""
+    count, rounds = 8, 12
+    together = threading.Barrier(count, timeout=DEADLINE_S)
+
+    async def begin(round_number: int) -> list[str]:
+        store = SqliteStore(tmp_path / f"{round_number}.sqlite3")
+        try:
+            return await store.mark(["a mark"])
+        finally:
+            await store.close()
+
+    def work(_: int) -> list[list[str]]:
+        made = []
+        for round_number in range(rounds):
+            together.wait()
+            made.append(asyncio.run(begin(round_number)))
+        return made
+
+    with ThreadPoolExecutor(count) as threads:
+        seen = list(threads.map(work, range(count)))
+    assert all(marks == seen[0] for marks in seen), "the first one's mark is everybody's"
 
 
 async def test_a_file_deleted_under_our_hands_is_begun_anew(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,11 +47,26 @@ _TOKEN: Final = "(SELECT token FROM mark WHERE name = ?)"
 
 _LOCK_WAIT_MS: Final = 2_000  # for the writer thread; longer than any transaction of ours by orders of magnitude
 _READ_WAIT_MS: Final = 20  # a reader waits only while another process recovers the file after a crash
+_PAUSE_S: Final = 0.005  # between two tries for a lock that SQLite does not wait for
 _MARK_LIFE_MS: Final = 90 * 86_400_000
 _WRITES_BETWEEN_SWEEPS: Final = 500
 
 # Error codes that say the file is beyond use, as opposed to busy, full or out of reach.
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switches to WAL, which processes that start together all do. SQLite's own waiting leaves this one lock out, so it is done here."""
+    deadline = time.monotonic() + _LOCK_WAIT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            # The lower eight bits: SQLite tells kinds of busy apart in the upper ones.
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def default_path() -> Path:
@@ -128,7 +144,7 @@ class SqliteStore:
             return
         # A list of tools is some tens of kB: with pages of 16 kB it is read in two steps instead of six.
         connection.execute("PRAGMA page_size = 16384")
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN EXCLUSIVE")
         try:

@@ -24,7 +24,7 @@ import msgspec
 from outrider.cache.store import Address, Record, Summary, new_token, summary_of, wall_ms
 from outrider.errors import ConfigError, StoreError
 
-__all__ = ["ValkeyStore"]
+__all__ = ["ValkeyStore", "redis_url"]
 
 T = TypeVar("T")
 
@@ -150,6 +150,12 @@ class _Near:
         self._bytes = 0
 
 
+def redis_url(url: str) -> str:
+    """`url` in the words of the redis package, which knows Valkey's schemes under their older names only."""
+    scheme, _, rest = url.partition("://")
+    return {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + "://" + rest
+
+
 class ValkeyStore:
     """See `outrider.cache.store.Store`. Nothing is connected before the first use. For one event loop.
 
@@ -196,8 +202,7 @@ class ValkeyStore:
         self._channel = self._prefix + "changes"
         self._sender = new_token()
         self._timeout_s = timeout_s
-        scheme, _, rest = url.partition("://")
-        url = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + "://" + rest
+        url = redis_url(url)
         parts = urlsplit(url)
         self._where = parts.hostname or parts.path or "?"
         try:

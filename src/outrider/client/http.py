@@ -350,7 +350,7 @@ class HttpChannel:
         usable = isinstance(message, ErrorReply) or (isinstance(message, ResultReply) and status < 300)
         if status in (401, 403):
             raise self._denied(response, data)
-        if usable and isinstance(message, ErrorReply) and not _is_outage(status, message):
+        if usable and isinstance(message, ErrorReply) and not _is_outage(status):
             return Reply(message, status, response.headers)
         if status in TRANSIENT_STATUSES or status >= 500:
             raise unavailable(self._target.label, status, response.headers, data, self._target.redact)
@@ -553,7 +553,7 @@ def _reply_among(messages: list[Message], request_id: RequestId) -> Message:
     return next(own, replies[0] if replies else messages[0])
 
 
-def _is_outage(status: int, message: ErrorReply) -> bool:
+def _is_outage(status: int) -> bool:
     """Whether an error body only dresses up an outage: a modern server's own 500 says so with a JSON-RPC internal error."""
     return status in TRANSIENT_STATUSES or status in (502, 503, 504)
 

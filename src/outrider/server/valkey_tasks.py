@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from outrider.cache.valkey import redis_url
 from outrider.errors import ConfigError, StoreError
 from outrider.server.task_store import TaskRecord, TooManyTasks
 
@@ -84,8 +85,7 @@ class ValkeyTaskStore:
             raise ConfigError(
                 "a Valkey store needs the redis package", hint="pip install 'outrider-mcp[valkey]'"
             ) from error
-        scheme, _, rest = url.partition("://")
-        url = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme) + "://" + rest
+        url = redis_url(url)
         try:
             self._client: Any = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s)
             self._listener: Any = redis.Redis.from_url(url, socket_connect_timeout=timeout_s)
