@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from cli.user import DEADLINE_S, User, entry, sample
 from fakes.running import FakeStdio
 from fakes.scripts import LINGER, Script, legacy, modern
 from outrider.cli import _COMMANDS
+from outrider.cli.streams import wants_colour
 
 INTERRUPTIBLE = (
     "import signal, sys\n"
@@ -38,6 +41,23 @@ class TestConfig:
         assert "--all" not in everything
         assert ".cursor/mcp.json  (cursor, user): missing" in everything
         assert fake.spawns == 0
+
+    def test_it_is_said_where_an_entry_stands_and_how_it_was_read(self, user: User) -> None:
+        """Ours: the name behind a derived key, every file, limits and tool lists; of variables and headers the names alone."""
+        both = {"command": "x", "env": {"TOKEN": "s3cret"}}
+        file = user.configure({"天気": {**both, "disabledTools": ["b"], "timeout": 1500}, "no": {"command": []}})
+        other = user.configure({"t": both}, ".cursor/mcp.json")
+        lines = [line.strip() for line in user.run("config").out.splitlines()]
+        for line in (
+            f'"天気" in {file}:1 (mcp-json, project)',
+            f"also in {other}:1 (cursor, project)",
+            "variables: TOKEN",
+            "not these tools: b",
+            "limits: request 1.5 s",
+            f'no in {file}:1 (mcp-json, project): "command" is an empty list',
+        ):
+            assert line in lines
+        assert "s3cret" not in user.run("config").everything
 
     def test_json_has_a_stable_shape(self, user: User) -> None:
         """Ours: `outrider.config/1`."""
@@ -182,6 +202,65 @@ class TestTheCommand:
         assert (out, err.strip()) == ("", "Interrupted.")
         silent.assert_nothing_runs()
         good.assert_nothing_runs()
+
+    async def test_a_signal_that_ends_the_program_ends_every_process_too(
+        self, user: User, fake_stdio: FakeStdio
+    ) -> None:
+        """Case 52: as `timeout` and supervisors send it, to a server that does not mind the end of its input."""
+        silent = fake_stdio(Script(start=[LINGER], end=[LINGER]))
+        user.configure({"silent": entry(silent.command)})
+        process = user.start(user.command("tools"))
+        await silent.wait_for("spawned")
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.to_thread(process.communicate, timeout=DEADLINE_S)
+        assert process.returncode == 128 + signal.SIGTERM, err
+        assert err.strip() == "Interrupted."
+        silent.assert_nothing_runs()
+
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+    @pytest.mark.parametrize("command", [["config"], ["config", "--json"], ["--help"]], ids="-".join)
+    def test_an_output_that_cannot_be_written_is_an_error_and_no_traceback(
+        self, user: User, command: list[str]
+    ) -> None:
+        """Ours: as on a full disk."""
+        with open("/dev/full", "w") as full:
+            process = subprocess.run(
+                user.command(*command),
+                cwd=user.project,
+                env=user.env,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert process.returncode == 1
+        assert process.stderr == "Error: the output cannot be used: no space left on device\n"
+
+    def test_a_terminal_that_lacks_a_character_gets_an_escape_and_json_is_utf_8(self, user: User) -> None:
+        """Ours: a terminal's encoding costs nothing but the character."""
+        user.configure({"天気": {"command": "naïve"}})
+        env = {"PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"}
+        process = subprocess.run(
+            user.command("config"), cwd=user.project, env={**user.env, **env}, capture_output=True, check=True
+        )
+        assert "stdio  naïve".encode("latin-1") in process.stdout
+        process = subprocess.run(
+            user.command("config", "--json"), cwd=user.project, env={**user.env, **env}, capture_output=True, check=True
+        )
+        assert json.loads(process.stdout.decode("utf-8"))["servers"][0]["name"] == "天気"
+
+    @pytest.mark.parametrize(
+        ("env", "wanted"), [({}, None), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, None), ({"TERM": "dumb"}, False)]
+    )
+    def test_colours_can_be_refused(
+        self, monkeypatch: pytest.MonkeyPatch, env: dict[str, str], wanted: bool | None
+    ) -> None:
+        """Ours: see https://no-color.org; the commands write through one context, which is told."""
+        for name in ("NO_COLOR", "TERM"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        assert wants_colour() is wanted
 
     def test_json_is_the_only_thing_on_stdout(self, user: User) -> None:
         """Ours: of every command that has --json."""

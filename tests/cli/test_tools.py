@@ -173,6 +173,13 @@ class TestShow:
         assert done.code == 1
         assert "use one of a/add, b/add" in done.err
 
+    def test_a_tool_that_may_be_there_all_the_same_is_not_just_unknown(self, user: User) -> None:
+        """Case 120: which servers could not be asked, and why the one that was named could not."""
+        user.configure({"gone": {"command": "/no/such"}, "off": {"command": "x", "disabled": True}})
+        assert "the server gone could not be asked: '/no/such' does not exist" in user.run("show", "gone/x").err
+        assert 'the server off is not used: switched off by "disabled"' in user.run("call", "off/x").err
+        assert "there is no tool 'x'; gone could not be asked" in user.run("show", "x").err
+
     @pytest.mark.parametrize(("name", "near"), [("bok", "tables/book"), ("tables/boook", "tables/book")])
     def test_an_unknown_name_is_answered_with_near_ones(self, user: User, booking: Fake, name: str, near: str) -> None:
         """Ours."""
@@ -200,6 +207,8 @@ class TestCall:
             ((), "people"),
             (("people=many",), "people"),
             (("people=1", "colour=red"), "colour"),
+            (("peeple=1",), "did you mean people by peeple?"),
+            (("people=1", "people=2"), "people is given twice"),
             (("people",), "not of the form KEY=VALUE or KEY:=JSON"),
             (("people:={",), "the value of people is not JSON"),
             (("--args", "[1]"), "--arguments is not a JSON object"),
@@ -245,6 +254,34 @@ class TestCall:
         assert "saved as out/result-1.png" in saved.out
         files = {path.name: path.read_bytes() for path in (user.project / "out").iterdir()}
         assert files == {"result-1.png": base64.b64decode(IMAGE), "result-2.bin": base64.b64decode(IMAGE)}
+
+    def test_saving_touches_no_file_that_is_there_and_goes_with_json(self, user: User, fake_stdio: FakeStdio) -> None:
+        """Ours: the second result lies beside the first; under --json stdout is the result alone."""
+        content = [{"type": "audio", "mimeType": "audio/wav", "data": IMAGE}]
+        fake = fake_stdio(Script(on("tools/call", result(called(content=content))), *modern()))
+        user.configure({"a": entry(fake.command)})
+        (user.project / "out").mkdir()
+        (user.project / "out" / "result-1.wav").write_text("mine")
+        done = user.run("call", "a/add", "--save", "out", "--json")
+        assert done.json["result"]["content"] == content
+        assert done.err == "saved as out/result-1-2.wav\n"
+        assert (user.project / "out" / "result-1.wav").read_text() == "mine"
+        assert (user.project / "out" / "result-1-2.wav").read_bytes() == base64.b64decode(IMAGE)
+
+    def test_a_folder_that_cannot_be_used_is_said_and_what_the_tool_said_is_shown(
+        self, user: User, fake_stdio: FakeStdio
+    ) -> None:
+        """Ours: nothing is called if the folder is a file; if writing fails later, the result is not lost."""
+        content = [{"type": "text", "text": "here it is"}, {"type": "image", "mimeType": "image/png", "data": IMAGE}]
+        fake = fake_stdio(Script(on("tools/call", result(called(content=content))), *modern()))
+        user.configure({"a": entry(fake.command)})
+        (user.project / "taken").touch()
+        done = user.run("call", "a/add", "--save", "taken")
+        assert (done.code, done.out, sent(fake)) == (2, "", [])
+        assert "--save taken is not a folder" in done.err
+        done = user.run("call", "a/add", "--save", "taken/below")
+        assert (done.code, done.out.splitlines()[0]) == (1, "here it is")
+        assert "could not be saved in taken/below: not a directory" in done.err
 
     def test_structured_results_are_shown_when_there_is_no_text(self, user: User, fake_stdio: FakeStdio) -> None:
         """Ours: and everything as it came under --json."""

@@ -38,15 +38,17 @@ class UnknownTool(OutriderError):
     Attributes:
         name: what was asked for.
         near: shown names that look like it, nearest first.
+        unseen: which servers could not be looked at, and so might have it, as a sentence; or "".
     """
 
-    def __init__(self, name: str, near: tuple[str, ...]) -> None:
+    def __init__(self, name: str, near: tuple[str, ...], unseen: str = "") -> None:
         super().__init__(
-            f"there is no tool {name[:200]!r}",
+            f"there is no tool {name[:200]!r}" + (f"; {unseen}" if unseen else ""),
             hint=f"did you mean {', '.join(near)}?" if near else "search the catalog for what it should do",
         )
         self.name = name
         self.near = near
+        self.unseen = unseen
 
 
 class AmbiguousTool(OutriderError):
@@ -209,8 +211,22 @@ class Snapshot:
         tool = self._by_id.get(tool_id)
         if tool is None:
             shown = str(name) if isinstance(name, ToolRef) else name
-            raise UnknownTool(shown, self.near(shown))
+            raise UnknownTool(shown, self.near(shown), self._unseen(tool_id.server))
         return CatalogTool(tool_id, tool)
+
+    def _unseen(self, server: str) -> str:
+        """Why the tool may be there all the same: of the server it was asked of, or else of all, those that could not be looked at."""
+        if (view := self.servers.get(server)) is not None:
+            if view.failure is not None:
+                what = "is not used" if view.state is ServerState.DISABLED else "could not be asked"
+                return f"the server {view.key} {what}: {view.failure.message[:300]}"
+            return f"the server {view.key} has not answered yet" if view.is_pending else ""
+        told = ((self.failed, "could not be asked"), (self.pending, "has not answered yet"))
+        return "; ".join(
+            f"{', '.join(keys[:5])}{f' and {len(keys) - 5} more' if len(keys) > 5 else ''} {what}"
+            for keys, what in told
+            if keys
+        )
 
     def near(self, name: str, limit: int = 3) -> tuple[str, ...]:
         """Shown names that look like `name`, nearest first."""

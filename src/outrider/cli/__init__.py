@@ -4,7 +4,7 @@ Decided here: which commands exist, how errors become messages and exit codes. A
 `outrider --help` stays instant.
 
 Exit codes: 0 all well, 1 some target failed, 2 usage or configuration, 3 a check or verify found something or a lock file
-withholds what was called, 4 sign-in needed, 130 Ctrl-C.
+withholds what was called, 4 sign-in needed, 130 Ctrl-C; 128 and the signal's number for another signal that ends a program.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import click
 
 from outrider._version import __version__
+from outrider.cli.streams import EndingSignals, give_up_stdout, prepare_streams, wants_colour
 from outrider.cli.text import visible
 from outrider.errors import AuthRequired, ConfigError, NotApproved, OutriderError
 
@@ -101,13 +102,37 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> None:
     """The console script: run the command, explain any error, exit with the documented code."""
-    sys.exit(_run(args))
+    prepare_streams()
+    with EndingSignals() as signals:
+        code = _run(args)
+    sys.exit(128 + signals.received if signals.received else code)
 
 
 def _run(args: list[str] | None) -> int:
+    try:
+        return _run_command(args)
+    except KeyboardInterrupt:
+        _tell("Interrupted.")
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        # Of a file it is said where it is opened. What is left is the output: a full disk behind `>`, a terminal that has gone.
+        give_up_stdout()
+        what = visible(str(error.filename)) if error.filename is not None else "the output"
+        _tell(f"Error: {what} cannot be used: {(error.strerror or str(error)).lower()}")
+        return EXIT_FAILED
+
+
+def _tell(text: str) -> None:
+    try:
+        click.echo(text, err=True)
+    except OSError:  # nobody is left to be told
+        pass
+
+
+def _run_command(args: list[str] | None) -> int:
     stdout = sys.stdout
     try:
-        result = cli.main(args, prog_name="outrider", standalone_mode=False)
+        result = cli.main(args, prog_name="outrider", standalone_mode=False, color=wants_colour())
         return result if isinstance(result, int) else EXIT_OK
     except click.exceptions.Exit as leave:
         return leave.exit_code
@@ -129,9 +154,6 @@ def _run(args: list[str] | None) -> int:
     except OutriderError as error:
         explain(error)
         return EXIT_FAILED
-    except KeyboardInterrupt:
-        click.echo("Interrupted.", err=True)
-        return EXIT_INTERRUPTED
     except SystemExit:
         if sys.stdout is not stdout:
             # click has replaced it, because its reader has gone, as with `| head`: nobody is left to tell, and nothing went wrong.

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from outrider.cli.streams import write_json
 from outrider.cli.text import clip, count, visible
 from outrider.errors import StoreError
 
@@ -36,10 +37,7 @@ def list_entries(as_json: bool) -> int:
     """
     entries = asyncio.run(_entries())
     if as_json:
-        import msgspec
-
-        shown = {"schema": "outrider.cache/1", "entries": entries}
-        click.echo(msgspec.json.format(msgspec.json.encode(shown)).decode())
+        write_json({"schema": "outrider.cache/1", "entries": entries})
         return 0
     for entry in entries:
         since = datetime.fromtimestamp(entry["receivedMs"] / 1000).strftime("%Y-%m-%d %H:%M")
@@ -63,9 +61,7 @@ def show_stats(as_json: bool) -> int:
         "bytes": sum(entry["bytes"] for entry in entries),
     }
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(stats)).decode())
+        write_json(stats)
     else:
         servers, answers = count(stats["servers"], "server"), count(stats["entries"], "answer")
         click.echo(f"{answers} of {servers}, {stats['bytes']:,} bytes")

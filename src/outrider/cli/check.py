@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outrider.cli import EXIT_CONFIG, EXIT_FAILED, EXIT_FOUND, EXIT_OK, EXIT_SIGN_IN
+from outrider.cli.streams import write_json
 from outrider.cli.targets import TargetCommand, client_options, named_configs, target_options
 from outrider.cli.text import count, visible
 from outrider.errors import ConfigError
@@ -101,7 +102,7 @@ def check(
     level = _level(fail_on)
     _write_files(report, level, junit_file=junit_file, sarif_file=sarif_file, markdown_file=markdown_file)
     if as_json:
-        _echo_json(report.as_json())
+        write_json(report.as_json())
     else:
         _print(report)
     return _exit_code(report, level)
@@ -164,12 +165,6 @@ def _write_files(
                 raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
 
 
-def _echo_json(value: Any) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
-
-
 # -- the terminal --------------------------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +212,7 @@ def _show_list(as_json: bool) -> int:
         import msgspec
 
         rows = [msgspec.to_builtins(rule) | {"url": rule.url} for rule in REQUIREMENTS]
-        _echo_json({"schema": "outrider.requirements/1", "requirements": rows})
+        write_json({"schema": "outrider.requirements/1", "requirements": rows})
         return EXIT_OK
     longest = max(len(rule.id) for rule in REQUIREMENTS)
     for rule in REQUIREMENTS:
@@ -239,7 +234,7 @@ def _explain(requirement_id: str, as_json: bool) -> int:
     if as_json:
         import msgspec
 
-        _echo_json(msgspec.to_builtins(rule) | {"url": rule.url})
+        write_json(msgspec.to_builtins(rule) | {"url": rule.url})
         return EXIT_OK
     click.echo(f"{rule.id}: {rule.rule}\n")
     for label, text in (

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from outrider.cli.streams import write_json
 from outrider.cli.targets import config_option
 from outrider.cli.text import count, visible
 
@@ -26,9 +27,7 @@ def config(config_files: tuple[str, ...], show_all: bool, as_json: bool) -> int:
     where = here()
     view = configuration_view(load(config_files=config_files, where=where), where)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode({"schema": "outrider.config/1", **view})).decode())
+        write_json({"schema": "outrider.config/1", **view})
     else:
         _show(view, show_all)
     is_broken = any(problem["severity"] == "error" for problem in view["problems"]) or any(
@@ -54,6 +53,8 @@ def _show(view: dict[str, Any], show_all: bool) -> None:
     click.secho("Servers", bold=True)
     for server in view["servers"]:
         click.echo(f"  {click.style(server['key'], fg='cyan')}  {_started(server)}")
+        for line in _read_as(server):
+            click.echo(f"    {visible(line)}")
         if server["state"] != "ready":
             click.echo(f"    {server['state']}: {visible(server['reason'] or '')}")
             if server["hint"]:
@@ -63,7 +64,7 @@ def _show(view: dict[str, Any], show_all: bool) -> None:
     if not view["servers"]:
         click.echo("  none")
     for title, lines in (
-        ("Ignored", [f"{one['name']}: {one['reason']}" for one in view["ignored"]]),
+        ("Ignored", [f"{one['name']} in {_place(one['origin'])}: {one['reason']}" for one in view["ignored"]]),
         ("Problems", [f"{one['severity']}: {one['source']}: {one['message']}" for one in view["problems"]]),
     ):
         if lines:
@@ -75,4 +76,31 @@ def _show(view: dict[str, Any], show_all: bool) -> None:
 
 def _started(server: dict[str, Any]) -> str:
     what = server["url"] if server["url"] else " ".join(server["command"] or ())
-    return visible(f"{server['transport']}  {what}")
+    return f"{server['transport']}  {visible(what)}"
+
+
+def _read_as(server: dict[str, Any]) -> list[str]:
+    """Where a server stands and what else is known of it, each as a line; values of variables and headers are not among it."""
+    name = "" if server["name"] == server["key"] else f'"{server["name"]}" '
+    places = [_place(origin) for origin in (server["origin"], *server["also_in"])]
+    lines = [f"{name}in {places[0]}", *(f"also in {place}" for place in places[1:])]
+    if server["cwd"]:
+        lines.append(f"started in {server['cwd']}")
+    for what in ("env", "headers"):
+        if server[what]:
+            lines.append(f"{'variables' if what == 'env' else what}: {', '.join(server[what])}")
+    if server["tools"]["allow"] is not None:
+        lines.append(f"only these tools: {', '.join(server['tools']['allow']) or 'none'}")
+    if server["tools"]["deny"]:
+        lines.append(f"not these tools: {', '.join(server['tools']['deny'])}")
+    limits = [
+        f"{what} {server[f'{what}_timeout_s']:g} s" for what in ("start", "request") if server[f"{what}_timeout_s"]
+    ]
+    if limits:
+        lines.append(f"limits: {', '.join(limits)}")
+    return lines
+
+
+def _place(origin: dict[str, Any]) -> str:
+    line = f":{origin['line']}" if origin["line"] else ""
+    return f"{origin['file']}{line} ({origin['client']}, {origin['level']})"

@@ -11,7 +11,7 @@ import click
 
 import outrider.samples
 from outrider.cli import EXIT_FAILED, EXIT_OK
-from outrider.cli.discover import discover_all, show_reports, write_json
+from outrider.cli.discover import discover_all, show_reports, write_reports
 from outrider.client.report import DiscoveryReport
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
 from outrider.errors import ConnectFailed
@@ -45,7 +45,7 @@ def demo(as_json: bool) -> int:
     """
     reports = asyncio.run(_run(progress=not as_json))
     if as_json:
-        write_json(reports)
+        write_reports(reports)
     else:
         show_reports(reports, names=[name for name, _, _ in _SAMPLES])
         click.echo()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outrider.cli import EXIT_FAILED, EXIT_OK, EXIT_SIGN_IN
+from outrider.cli.streams import write_json
 from outrider.cli.targets import TargetCommand, catalog_options, named_configs, target_options
 from outrider.cli.text import count, visible
 from outrider.errors import ConfigError
@@ -41,7 +42,7 @@ def discover(no_lists: bool, as_json: bool, refresh: bool, **given: Any) -> int:
     configs, _ = named_configs(**given)
     reports = asyncio.run(discover_configs(configs, refresh=refresh, lists=not no_lists, progress=not as_json, **given))
     if as_json:
-        write_json(reports)
+        write_reports(reports)
     else:
         show_reports(
             reports, names=[_shown_name(config, report) for config, report in zip(configs, reports, strict=True)]
@@ -133,15 +134,13 @@ class _progress:
             click.echo(f"\r\x1b[K{self._done} of {count(self._total, 'server')} answered …", nl=False, err=True)
 
 
-def write_json(reports: Sequence[DiscoveryReport]) -> None:
+def write_reports(reports: Sequence[DiscoveryReport]) -> None:
     """One JSON object on stdout: the report of a single target, or `{"schema", "reports"}` for several."""
-    import msgspec
-
     if len(reports) == 1:
         shown: dict[str, Any] = reports[0].as_json()
     else:
         shown = {"schema": REPORTS_SCHEMA, "reports": [report.as_json() for report in reports]}
-    click.echo(msgspec.json.format(msgspec.json.encode(shown)).decode())
+    write_json(shown)
 
 
 def exit_code(reports: Sequence[DiscoveryReport]) -> int:

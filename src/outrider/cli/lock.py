@@ -17,6 +17,7 @@ import click
 from msgspec import Struct
 
 from outrider.cli import EXIT_FAILED, EXIT_FOUND, EXIT_OK, EXIT_SIGN_IN
+from outrider.cli.streams import write_json
 from outrider.cli.targets import TargetCommand, named_configs, target_options
 from outrider.cli.text import count, visible
 from outrider.errors import ConfigError
@@ -107,7 +108,7 @@ def lock(file: str, updates: tuple[str, ...], yes: bool, as_json: bool, **given:
 
     is_written = bool(changes) and change_lock(path, change)
     if as_json:
-        _echo_json(
+        write_json(
             {
                 "schema": "outrider.lock/1",
                 "file": file,
@@ -146,7 +147,7 @@ def verify(file: str, fail_on: str, as_json: bool, **given: Any) -> int:
     absent = [] if given["targets"] else sorted(approved.servers.keys() - {one.key for one in found})
     threshold = _FAIL_ON.index(fail_on)
     if as_json:
-        _echo_json(
+        write_json(
             {
                 "schema": "outrider.verify/1",
                 "file": file,
@@ -340,9 +341,3 @@ def _exit_code(found: Sequence[_Found], threshold: int) -> int:
         return EXIT_OK
     is_sign_in = all(one.failure is not None and one.failure.kind == "auth" for one in failed)
     return EXIT_SIGN_IN if is_sign_in else EXIT_FAILED
-
-
-def _echo_json(value: dict[str, Any]) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())

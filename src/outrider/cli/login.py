@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from outrider.cli import EXIT_OK, EXIT_SIGN_IN
+from outrider.cli.streams import write_json
 from outrider.cli.targets import named_configs
 from outrider.cli.text import visible
 from outrider.errors import ConfigError, TransportError
@@ -202,10 +203,7 @@ def whoami(target: str | None, config_files: tuple[str, ...], as_json: bool) -> 
         url = _server(target, config_files).url
         grants = [grant for grant in grants if grant.url == url]
     if as_json:
-        import msgspec
-
-        shown = {"schema": SIGNED_IN_SCHEMA, "signedIn": [_as_json(grant) for grant in grants]}
-        click.echo(msgspec.json.format(msgspec.json.encode(shown)).decode())
+        write_json({"schema": SIGNED_IN_SCHEMA, "signedIn": [_as_json(grant) for grant in grants]})
     elif not grants:
         click.echo("Nobody is signed in there." if target is not None else "You are signed in nowhere.")
     else:

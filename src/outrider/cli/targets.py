@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TargetCommand",
+    "asking_options",
     "catalog_options",
     "client_options",
     "config_option",
@@ -69,9 +70,16 @@ def config_option(function: F) -> F:
 
 def target_options(function: F) -> F:
     """The arguments that all such commands take."""
+    function = click.option("--offline", is_flag=True, help="Ask nobody; show only what is remembered.")(
+        asking_options(function)
+    )
+    return click.argument("targets", nargs=-1, metavar="[TARGET]...")(function)
+
+
+def asking_options(function: F) -> F:
+    """The options of every command that asks servers, however they are named."""
     for decorate in reversed(
         (
-            click.argument("targets", nargs=-1, metavar="[TARGET]..."),
             config_option,
             click.option(
                 "--header",
@@ -103,7 +111,6 @@ def target_options(function: F) -> F:
                 help="Which eras may be spoken.",
             ),
             click.option("--refresh", is_flag=True, help="Ask, even if what is remembered is fresh."),
-            click.option("--offline", is_flag=True, help="Ask nobody; show only what is remembered."),
             click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."),
             click.option("-v", "--verbose", is_flag=True, help="Show every message on stderr, secrets masked."),
         )

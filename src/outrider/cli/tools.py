@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import mimetypes
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from outrider.cli import EXIT_FAILED, EXIT_OK
+from outrider.cli.results import SaveFailed, save_files, show_result
+from outrider.cli.streams import write_json
 from outrider.cli.targets import (
     TargetCommand,
+    asking_options,
     catalog_options,
-    config_option,
     lock_options,
     locked,
     named_configs,
@@ -30,7 +30,6 @@ __all__ = ["call", "search", "show", "tools"]
 
 T = TypeVar("T")
 
-_SCHEMA_DEPTH = 3
 _LONGEST_WAIT_S = 60.0
 
 
@@ -71,12 +70,6 @@ def tell_drifts(catalog: Any) -> None:
                 click.echo(f"! {visible(warning)}", err=True)
 
 
-def _write_json(value: dict[str, Any]) -> None:
-    import msgspec
-
-    click.echo(msgspec.json.format(msgspec.json.encode(value)).decode())
-
-
 def _state_as_json(catalog: Any) -> list[dict[str, Any]]:
     from msgspec import to_builtins
 
@@ -109,7 +102,7 @@ def tools(as_json: bool, **given: Any) -> int:
                 {"name": str(tool_id), "server": tool_id.server, "tool": Raw(bytes(tool.wire))}
                 for tool_id, tool in snapshot.tools
             ]
-            _write_json({"schema": "outrider.tools/1", "servers": _state_as_json(catalog), "tools": listed})
+            write_json({"schema": "outrider.tools/1", "servers": _state_as_json(catalog), "tools": listed})
             return EXIT_FAILED if snapshot.failed or snapshot.pending else EXIT_OK
         from outrider.client.report import estimated_tokens
 
@@ -160,7 +153,7 @@ def search(query: str, limit: int, as_json: bool, **given: Any) -> int:
         if as_json:
             hits = [_hit_as_json(hit) for hit in result.hits]
             nearest = [_hit_as_json(hit) for hit in result.nearest]
-            _write_json(
+            write_json(
                 {
                     "schema": "outrider.search/1",
                     "query": query,
@@ -220,7 +213,7 @@ def show(tool: str, as_json: bool, **given: Any) -> int:
         if as_json:
             from msgspec import Raw
 
-            _write_json(
+            write_json(
                 {
                     "schema": "outrider.tool/1",
                     "name": str(found.id),
@@ -257,43 +250,18 @@ def _server_of(tool: str, catalog: Any) -> tuple[str, ...] | None:
     return (server,) if server in catalog.servers else None
 
 
-def _show_parameters(schema: dict[str, Any], indent: str = "  ", depth: int = 0) -> None:
-    import msgspec
+def _show_parameters(schema: dict[str, Any]) -> None:
+    from outrider.cli.parameters import parameters
 
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or not properties:
-        click.echo(f"{indent}none" if depth == 0 else f"{indent}…")
-        return
-    required = schema.get("required")
-    needed = set(required) if isinstance(required, list) else set()
-    for name, rule in properties.items():
-        rule = rule if isinstance(rule, dict) else {}
-        told = [_type_of(rule), "required" if name in needed else "optional"]
-        if "default" in rule:
-            told.append(f"default {msgspec.json.encode(rule['default']).decode()}")
-        click.echo(f"{indent}{click.style(visible(name), fg='cyan')}  {visible(', '.join(told))}")
-        if isinstance(rule.get("description"), str):
-            click.echo(f"{indent}  {visible(rule['description'])}")
-        nested = rule.get("items") if rule.get("type") == "array" else rule
-        if isinstance(nested, dict) and isinstance(nested.get("properties"), dict) and depth < _SCHEMA_DEPTH:
-            _show_parameters(nested, indent + "    ", depth + 1)
-
-
-def _type_of(rule: dict[str, Any]) -> str:
-    values = rule.get("enum")
-    if isinstance(values, list):
-        return "one of " + ", ".join(map(str, values[:12])) + (" …" if len(values) > 12 else "")
-    kind = rule.get("type")
-    if isinstance(kind, list):
-        return " or ".join(map(str, kind))
-    if kind == "array" and isinstance(rule.get("items"), dict):
-        return f"list of {_type_of(rule['items'])}"
-    if isinstance(kind, str):
-        return kind
-    branches = rule.get("anyOf") or rule.get("oneOf")
-    if isinstance(branches, list):
-        return " or ".join(_type_of(branch) for branch in branches if isinstance(branch, dict)) or "anything"
-    return "see --json" if "$ref" in rule else "anything"
+    lines = parameters(schema)
+    for line in lines:
+        indent = "  " + "    " * line.depth
+        name = f"{click.style(visible(line.name), fg='cyan')}  " if line.name else ""
+        click.echo(f"{indent}{name}{visible(line.told)}")
+        if line.description:
+            click.echo(f"{indent}  {visible(line.description)}")
+    if not lines:
+        click.echo("  none")
 
 
 @click.command("call", cls=TargetCommand)
@@ -301,7 +269,7 @@ def _type_of(rule: dict[str, Any]) -> str:
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
 @click.option("--arguments", "--args", "whole", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--save", metavar="DIR", help="Write images, audio and other files of the result into this folder.")
-@config_option
+@click.option("--no-check", is_flag=True, help="Send the arguments without checking them against the tool's schema.")
 @click.option(
     "--target",
     "targets",
@@ -309,13 +277,8 @@ def _type_of(rule: dict[str, Any]) -> str:
     metavar="TARGET",
     help="Only this server: a URL, a name or a file. Repeatable.",
 )
-@click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS", help="The limit for each phase."
-)
+@asking_options
 @lock_options
-@click.option("--no-check", is_flag=True, help="Send the arguments without checking them against the tool's schema.")
-@click.option("--json", "as_json", is_flag=True, help="The result as it came, as one JSON object on stdout.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every message on stderr, secrets masked.")
 def call(
     tool: str,
     arguments: tuple[str, ...],
@@ -329,16 +292,9 @@ def call(
 
     The arguments are checked against the tool's schema before anything is sent. The exit code is 1 if the tool reports an error.
     """
-    given = {
-        "headers": (),
-        "env": (),
-        "cwd": None,
-        "protocol": "auto",
-        "refresh": False,
-        "offline": False,
-        "may_ask": True,
-        **given,
-    }
+    given["may_ask"] = True
+    if save and Path(save).exists() and not Path(save).is_dir():
+        raise ConfigError(f"--save {visible(save)} is not a folder", hint="nothing was called; name a folder")
 
     async def work(catalog: Any) -> int:
         await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S, servers=_server_of(tool, catalog))
@@ -355,10 +311,19 @@ def call(
             on_task=_show_task if sys.stderr.isatty() else None,
         )
         tell_drifts(catalog)
+        saved, failure = {}, None
+        try:
+            saved = save_files(result, Path(save)) if save else {}
+        except SaveFailed as failed:  # what the tool said is shown all the same: it may not be had again
+            saved, failure = failed.saved, failed
         if as_json:
-            _write_json({"schema": "outrider.result/1", "tool": str(found.id), "result": result.wire})
+            for path in saved.values():
+                click.echo(f"saved as {visible(str(path))}", err=True)
+            write_json({"schema": "outrider.result/1", "tool": str(found.id), "result": result.wire})
         else:
-            _show_result(result, Path(save) if save else None)
+            show_result(result, saved)
+        if failure is not None:
+            raise failure
         return EXIT_FAILED if result.is_error else EXIT_OK
 
     return _with_catalog(work, **given)
@@ -367,17 +332,22 @@ def call(
 def _arguments(whole: str | None, pairs: Sequence[str], schema: dict[str, Any]) -> dict[str, Any]:
     import msgspec
 
+    from outrider.cli.parameters import takes_text
+
     values: dict[str, Any] = {}
     if whole is not None:
         try:
             values = msgspec.json.decode(whole, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise ConfigError(f"--arguments is not a JSON object: {error}") from error
-    properties = schema.get("properties")
+    given: set[str] = set()
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator or not name.strip(":"):
             raise ConfigError(f"{visible(pair)!r} is not of the form KEY=VALUE or KEY:=JSON")
+        if (key := name.removesuffix(":")) in given:
+            raise ConfigError(f"{visible(key)} is given twice", hint=f"write {visible(key)}:=[…] for a list")
+        given.add(key)
         if name.endswith(":"):
             try:
                 values[name[:-1]] = msgspec.json.decode(text)
@@ -386,19 +356,14 @@ def _arguments(whole: str | None, pairs: Sequence[str], schema: dict[str, Any]) 
                     f"the value of {visible(name[:-1])} is not JSON: {error}", hint="write KEY=VALUE for a plain text"
                 ) from error
         else:
-            rule = properties.get(name) if isinstance(properties, dict) else None
-            values[name] = _read_text(text, rule if isinstance(rule, dict) else {})
+            values[name] = text if takes_text(schema, name) else _read_text(text)
     return values
 
 
-def _read_text(text: str, rule: dict[str, Any]) -> Any:
-    """A text as the schema wants it: numbers and booleans where nothing else is allowed, else the text itself."""
+def _read_text(text: str) -> Any:
+    """A text where no text is allowed: the number, boolean or other value that it spells, else the text itself."""
     import msgspec
 
-    kinds = rule.get("type")
-    allowed = set(kinds) if isinstance(kinds, list) else {kinds}
-    if "string" in allowed or not allowed & {"integer", "number", "boolean", "null", "array", "object"}:
-        return text
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -415,9 +380,15 @@ def _check_arguments(tool: str, values: dict[str, Any], schema: dict[str, Any]) 
         return
     if problems:
         told = "; ".join(visible(str(problem)) for problem in problems[:5])
+        properties = schema.get("properties")
+        known = list(properties) if isinstance(properties, dict) else []
+        near = [
+            (name, close[0]) for name in values if name not in known and (close := get_close_matches(name, known, 1))
+        ]
+        meant = "".join(f"did you mean {visible(close)} by {visible(name)}? " for name, close in near)
         raise ConfigError(
             f"the arguments do not fit {visible(tool)}: {told}",
-            hint=f"`outrider show {visible(tool)}` tells what it takes; --no-check sends them anyway",
+            hint=f"{meant}`outrider show {visible(tool)}` tells what it takes; --no-check sends them anyway",
         )
 
 
@@ -428,45 +399,6 @@ def _show_progress(progress: Any) -> None:
 
 def _show_task(task: Any) -> None:
     click.echo(f"\r\x1b[Ktask {visible(task.status.value)}  {visible(task.status_message)}", nl=False, err=True)
-
-
-def _show_result(result: Any, folder: Path | None) -> None:
-    if sys.stderr.isatty():
-        click.echo("\r\x1b[K", nl=False, err=True)
-    if result.is_error:
-        click.secho("The tool reports an error:", fg="red", err=True)
-    shown_text = False
-    for position, block in enumerate(result.content):
-        if block.text is not None:
-            click.echo(visible(block.text, one_line=False))
-            shown_text = True
-        else:
-            click.echo(_other_block(block, position, folder))
-    if result.has_structured_content and not shown_text:
-        import msgspec
-
-        click.echo(msgspec.json.format(msgspec.json.encode(result.structured_content)).decode())
-
-
-def _other_block(block: Any, position: int, folder: Path | None) -> str:
-    resource = block.resource or {}
-    if isinstance(resource.get("text"), str):
-        return visible(resource["text"], one_line=False)
-    encoded = block.data or resource.get("blob")
-    mime_type = visible(block.mime_type or str(resource.get("mimeType") or "application/octet-stream"))
-    if not isinstance(encoded, str):
-        return f"[{visible(block.type)} {visible(block.uri or '')}]".replace(" ]", "]")
-    try:
-        data = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
-        return f"[{visible(block.type)}, {mime_type}: not valid base64]"
-    if folder is None:
-        return f"[{visible(block.type)}, {mime_type}, {len(data):,} bytes; --save DIR writes it to a file]"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"result-{position + 1}{mimetypes.guess_extension(mime_type) or '.bin'}"
-    # The name is ours: a server chooses neither where a file goes nor what it is called.
-    path.write_bytes(data)
-    return f"[{visible(block.type)}, {mime_type}, {len(data):,} bytes] saved as {path}"
 
 
 def _columns() -> int:

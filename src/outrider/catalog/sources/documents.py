@@ -177,6 +177,7 @@ class _JsonReader:
     def __init__(self, text: str, source: str) -> None:
         self._text = text
         self._source = source
+        self._newline = "\n" if "\n" in text else "\r"
         self._counted = (
             0,
             1,
@@ -289,8 +290,8 @@ class _JsonReader:
 
     def _line(self, offset: int) -> int:
         known, line = self._counted
-        if offset >= known and "\n" in self._text:
-            line += self._text.count("\n", known, offset)
+        if offset >= known:
+            line += self._text.count(self._newline, known, offset)
         else:
             line = _line_at(self._text, offset)
         self._counted = (offset, line)
