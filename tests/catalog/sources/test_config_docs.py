@@ -20,7 +20,7 @@ PLATFORMS: dict[Platform, Surroundings] = {
         home=r"C:\%USERPROFILE%",
         cwd=r"C:\PROJECT",
         platform="windows",
-        env={"APPDATA": r"C:\%APPDATA%", "ProgramData": r"C:\%ProgramData%"},
+        env={"APPDATA": r"C:\%APPDATA%", "LOCALAPPDATA": r"C:\%LOCALAPPDATA%", "ProgramData": r"C:\%ProgramData%"},
         files=MemoryFiles({}, "\\"),
     ),
 }
@@ -94,6 +94,14 @@ def section(client: Client) -> str:
     lines += ["", f"Fields: {fields}."]
     if kept:
         lines += ["", f"Known and not acted on: {kept}."]
+    switches = {
+        (" / ".join(switch.path), place.path.rpartition("/")[2].removeprefix("{gemini-").removesuffix("}"))
+        for place in client.places
+        for switch in place.switches
+    }
+    if switches:
+        named = (f"`{path}`" if path else f"the file `{name}`" for path, name in sorted(switches))
+        lines += ["", "Switched on and off by name: " + ", ".join(dict.fromkeys(named)) + "."]
     forms = ", ".join(text for form, text in FORMS.items() if form in client.dialect)
     lines += ["", f"Placeholders: {forms or 'none documented'}."]
     meaning = {"sse": "means HTTP+SSE", "auto-http": "means Streamable HTTP, then HTTP+SSE"}[client.untyped_url]

@@ -169,9 +169,160 @@ def test_gemini_cli_lists_switch_servers_off() -> None:
     reasons = {entry.name: entry.disabled_because for entry in load(where=where).entries}
     assert reasons == {
         "a": "",
-        "b": "switched off by the list of excluded servers",
-        "c": "not in the list of allowed servers",
+        "b": 'switched off by "excluded" in /home/u/.gemini/settings.json',
+        "c": 'not in "allowed" in /home/u/.gemini/settings.json',
     }
+
+
+def test_gemini_cli_remembers_what_its_commands_switched_off() -> None:
+    """Ours: mcp-server-enablement.json, which `gemini mcp disable` writes in lower case; other settings named alike mean nothing."""
+    states = {"files": {"enabled": False}, "web": {"enabled": True}, "other": {"enabled": False}}
+    where = linux(
+        {
+            "/home/u/.gemini/settings.json": json.dumps(
+                {
+                    "mcpServers": {"Files": command("a"), "web": command("b"), "ui": command("c")},
+                    "ui": {"enabled": False},
+                }
+            ),
+            "/home/u/.gemini/mcp-server-enablement.json": json.dumps(states),
+        }
+    )
+    configuration = load(where=where)
+    assert {entry.name: entry.disabled_because for entry in configuration.entries} == {
+        "Files": "switched off by /home/u/.gemini/mcp-server-enablement.json",
+        "web": "",
+        "ui": "",
+    }
+    assert configuration.problems == ()
+
+
+@pytest.mark.parametrize("home", ["/home/u", "/home/u/.config/claude"], ids=["usual", "moved"])
+def test_servers_that_are_switched_off_in_claude_code_are_off(home: str) -> None:
+    """Ours: its dialog's list for this project, and the lists that reject servers of a project's own file, and those only."""
+    folder = "/home/u/.claude" if home == "/home/u" else home
+    where = linux(
+        {
+            f"{home}/.claude.json": json.dumps(
+                {
+                    "mcpServers": {
+                        "mine": command("a"),
+                        "both": command("b"),
+                        "kept": command("c"),
+                        "theirs2": command("d"),
+                    },
+                    "projects": {
+                        "/home/u/p": {
+                            "disabledMcpServers": ["mine", "plugin:x:y"],
+                            "disabledMcpjsonServers": ["theirs"],
+                            "enabledMcpjsonServers": ["theirs3"],
+                        },
+                        "/home/u/other": {"disabledMcpServers": ["kept"]},
+                    },
+                }
+            ),
+            "/home/u/p/.mcp.json": servers(
+                theirs=command("e"), theirs3=command("f"), theirs4=command("g"), mine2=command("h")
+            ),
+            "/home/u/p/.claude/settings.local.json": json.dumps({"disabledMcpjsonServers": ["theirs4", "kept"]}),
+            f"{folder}/settings.json": json.dumps(
+                {"disabledMcpjsonServers": ["theirs2"], "mcpServers": {"no": command("z")}}
+            ),
+        },
+        **({} if home == "/home/u" else {"CLAUDE_CONFIG_DIR": home}),
+    )
+    configuration = load(where=where)
+    off = {entry.name: entry.disabled_because for entry in configuration.entries if entry.disabled}
+    assert off == {
+        "mine": f'switched off by "disabledMcpServers" in {home}/.claude.json',
+        "theirs": f'switched off by "disabledMcpjsonServers" in {home}/.claude.json',
+        "theirs4": 'switched off by "disabledMcpjsonServers" in /home/u/p/.claude/settings.local.json',
+    }
+    assert {entry.name for entry in configuration.entries if not entry.disabled} == {
+        "both", "kept", "theirs2", "theirs3", "mine2",
+    }  # fmt: skip
+    assert configuration.problems == ()
+
+
+def test_a_managed_server_of_claude_code_wins_over_every_other() -> None:
+    """Ours: as its documentation ranks them, before the user's own for this project."""
+    where = linux(
+        {
+            "/etc/claude-code/managed-mcp.json": servers(a=command("managed")),
+            "/home/u/p/.mcp.json": servers(a=command("project")),
+            CLAUDE: json.dumps({"projects": {"/home/u/p": {"mcpServers": {"a": command("local")}}}}),
+        }
+    )
+    (entry,) = load(where=where).entries
+    assert entry.command is not None
+    assert entry.command.text == "managed"
+    assert len(load(where=where).ignored) == 2
+
+
+def test_a_file_given_by_name_keeps_its_own_switches() -> None:
+    """Ours: narrowing counts however a file was found; a file that holds nothing else says so."""
+    where = linux(
+        {
+            "/x/.gemini/settings.json": json.dumps({"mcp": {"excluded": ["A"]}, "mcpServers": {"a": command()}}),
+            "/x/.claude/settings.json": json.dumps({"disabledMcpjsonServers": ["a"]}),
+            "/x/p/.gemini/settings.json": json.dumps({"mcp": {"excluded": {"a": 1}}, "mcpServers": {"b": command()}}),
+        }
+    )
+    (entry,) = load(config_files=["/x/.gemini/settings.json"], where=where).entries
+    assert entry.disabled_because == 'switched off by "excluded" in /x/.gemini/settings.json'
+    empty = load(config_files=["/x/.claude/settings.json"], where=where)
+    assert [problem.message for problem in empty.problems] == [
+        "no servers: Claude Code only switches servers here that stand in other files"
+    ]
+    odd = load(config_files=["/x/p/.gemini/settings.json"], where=where)
+    assert [problem.message for problem in odd.problems] == [
+        "mcp / excluded is not a list of servers' names; it was not used"
+    ]
+    assert not odd.entries[0].disabled
+
+
+def test_a_star_among_the_tools_to_offer_is_all_of_them() -> None:
+    """Ours: as GitHub Copilot writes it; an empty list is none."""
+    where = linux(
+        {
+            "/home/u/.copilot/mcp-config.json": servers(
+                a=command("a", type="local", tools=["*"]),
+                b=command("b", tools=["x"]),
+                c=command("c", tools=[]),
+                d=command("d"),
+            )
+        }
+    )
+    allowed = {entry.name: entry.allow_tools for entry in load(where=where).entries}
+    assert allowed == {"a": None, "b": ("x",), "c": (), "d": None}
+    assert load(where=where).entries[0].transport == "stdio"
+
+
+def test_folders_of_opencode_count_over_its_files() -> None:
+    """Ours: .opencode in the project and in the home folder, and OPENCODE_CONFIG_DIR, in the order in which it merges them."""
+    files = (
+        "/d/opencode.json",
+        "/home/u/.opencode/opencode.jsonc",
+        "/home/u/p/.opencode/opencode.json",
+        "/home/u/p/opencode.json",
+    )
+    found = {}
+    for file in reversed(files):
+        found[file] = json.dumps({"mcp": {"a": {"type": "local", "command": [file]}}})
+        (entry,) = load(where=linux(found, OPENCODE_CONFIG_DIR="/d")).entries
+        assert entry.command is not None
+        assert entry.command.text == file
+
+
+def test_lines_are_counted_once_in_a_file_of_one_line() -> None:
+    """Ours: twenty thousand servers written without a line end are read in a time that grows with the file, not with its square."""
+    many = servers(**{f"s{number}": {"command": "c", "args": [str(number)]} for number in range(20_000)})
+    (report,) = load(config_files=["/many.json"], where=linux({"/many.json": many})).files
+    assert report.servers == 20_000
+    (broken,) = load(
+        config_files=["/cr.json"], where=linux({"/cr.json": '{"mcpServers":\r{"a":\r{"command":[]}}}'})
+    ).ignored
+    assert broken.origin.line == 2
 
 
 def test_order_and_keys_are_the_same_every_time() -> None:

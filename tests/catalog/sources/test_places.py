@@ -7,7 +7,13 @@ from outrider.catalog.sources import CLIENTS, Surroundings, describe_file, find_
 
 LINUX = {
     "mcp-json": ["/home/u/p/.mcp.json"],
-    "claude-code": ["/home/u/.claude.json"],
+    "claude-code": [
+        "/etc/claude-code/managed-mcp.json",
+        "/home/u/.claude.json",
+        "/home/u/p/.claude/settings.local.json",
+        "/home/u/p/.claude/settings.json",
+        "/home/u/.claude/settings.json",
+    ],
     "claude-desktop": ["/home/u/.config/Claude/claude_desktop_config.json"],
     "vscode": [
         "/home/u/p/.vscode/mcp.json",
@@ -17,19 +23,31 @@ LINUX = {
         "/home/u/.config/Code - Insiders/User/mcp.json",
         "/home/u/.config/Code - Insiders/User/settings.json",
     ],
+    "copilot": ["/home/u/p/.github/mcp.json", "/home/u/.copilot/mcp-config.json"],
     "cursor": ["/home/u/p/.cursor/mcp.json", "/home/u/.cursor/mcp.json"],
     "windsurf": ["/home/u/.codeium/windsurf/mcp_config.json", "/home/u/.codeium/mcp_config.json"],
-    "gemini-cli": ["/etc/gemini-cli/settings.json", "/home/u/p/.gemini/settings.json", "/home/u/.gemini/settings.json"],
+    "gemini-cli": [
+        "/etc/gemini-cli/settings.json",
+        "/home/u/p/.gemini/settings.json",
+        "/home/u/.gemini/settings.json",
+        "/etc/gemini-cli/system-defaults.json",
+        "/home/u/.gemini/mcp-server-enablement.json",
+    ],
     "codex": ["/home/u/p/.codex/config.toml", "/home/u/.codex/config.toml", "/etc/codex/config.toml"],
     "zed": ["/home/u/p/.zed/settings.json", "/home/u/.config/zed/settings.json"],
     "goose": ["/home/u/.config/goose/config.yaml"],
     "librechat": ["/home/u/p/librechat.yaml"],
     "opencode": [
         "/etc/opencode/opencode.json*",
+        "/home/u/.opencode/opencode.json",
+        "/home/u/.opencode/opencode.jsonc",
+        "/home/u/p/.opencode/opencode.json",
+        "/home/u/p/.opencode/opencode.jsonc",
         "/home/u/p/opencode.json",
         "/home/u/p/opencode.jsonc",
         "/home/u/.config/opencode/opencode.json",
         "/home/u/.config/opencode/opencode.jsonc",
+        "/home/u/.config/opencode/config.json",
     ],
     "continue": [
         "/home/u/p/.continue/mcpServers/*.yaml",
@@ -53,12 +71,24 @@ LINUX = {
         "/home/u/.aws/amazonq/default.json",
         "/home/u/.aws/amazonq/mcp.json",
     ],
-    "kiro": ["/home/u/p/.kiro/settings/mcp.json", "/home/u/.kiro/settings/mcp.json"],
+    "kiro": [
+        "/home/u/p/.kiro/agents/*.json",
+        "/home/u/p/.kiro/settings/mcp.json",
+        "/home/u/.kiro/agents/*.json",
+        "/home/u/.kiro/settings/mcp.json",
+    ],
 }
 
 MACOS = {
     client: [path.replace("/home/u", "/Users/u") for path in paths] for client, paths in LINUX.items()
 } | {
+    "claude-code": [
+        "/Library/Application Support/ClaudeCode/managed-mcp.json",
+        "/Users/u/.claude.json",
+        "/Users/u/p/.claude/settings.local.json",
+        "/Users/u/p/.claude/settings.json",
+        "/Users/u/.claude/settings.json",
+    ],
     "claude-desktop": ["/Users/u/Library/Application Support/Claude/claude_desktop_config.json"],
     "vscode": [
         "/Users/u/p/.vscode/mcp.json",
@@ -72,13 +102,12 @@ MACOS = {
         "/Library/Application Support/GeminiCli/settings.json",
         "/Users/u/p/.gemini/settings.json",
         "/Users/u/.gemini/settings.json",
+        "/Library/Application Support/GeminiCli/system-defaults.json",
+        "/Users/u/.gemini/mcp-server-enablement.json",
     ],
     "opencode": [
         "/Library/Application Support/opencode/opencode.json*",
-        "/Users/u/p/opencode.json",
-        "/Users/u/p/opencode.jsonc",
-        "/Users/u/.config/opencode/opencode.json",
-        "/Users/u/.config/opencode/opencode.jsonc",
+        *[path.replace("/home/u", "/Users/u") for path in LINUX["opencode"][1:]],
     ],
     "cline": [
         "/Users/u/.cline/data/settings/cline_mcp_settings.json",
@@ -91,7 +120,17 @@ ROAMING = r"C:\Users\u\AppData\Roaming"
 WINDOWS = {
     client: [path.replace("/home/u", r"C:\Users\u").replace("/", "\\") for path in paths] for client, paths in LINUX.items()
 } | {
-    "claude-desktop": [ROAMING + r"\Claude\claude_desktop_config.json"],
+    "claude-code": [
+        r"C:\Program Files\ClaudeCode\managed-mcp.json",
+        r"C:\Users\u\.claude.json",
+        r"C:\Users\u\p\.claude\settings.local.json",
+        r"C:\Users\u\p\.claude\settings.json",
+        r"C:\Users\u\.claude\settings.json",
+    ],
+    "claude-desktop": [
+        ROAMING + r"\Claude\claude_desktop_config.json",
+        r"C:\Users\u\AppData\Local\Packages\Claude_pzs8sxrjxfjjc\LocalCache\Roaming\Claude\claude_desktop_config.json",
+    ],
     "vscode": [
         r"C:\Users\u\p\.vscode\mcp.json",
         r"C:\Users\u\p\.vscode\settings.json",
@@ -104,16 +143,19 @@ WINDOWS = {
         r"C:\ProgramData\gemini-cli\settings.json",
         r"C:\Users\u\p\.gemini\settings.json",
         r"C:\Users\u\.gemini\settings.json",
+        r"C:\ProgramData\gemini-cli\system-defaults.json",
+        r"C:\Users\u\.gemini\mcp-server-enablement.json",
     ],
-    "codex": [r"C:\Users\u\p\.codex\config.toml", r"C:\Users\u\.codex\config.toml"],
+    "codex": [
+        r"C:\Users\u\p\.codex\config.toml",
+        r"C:\Users\u\.codex\config.toml",
+        r"C:\ProgramData\OpenAI\Codex\config.toml",
+    ],
     "zed": [r"C:\Users\u\p\.zed\settings.json", ROAMING + r"\Zed\settings.json"],
     "goose": [ROAMING + r"\Block\goose\config\config.yaml"],
     "opencode": [
         r"C:\ProgramData\opencode\opencode.json*",
-        r"C:\Users\u\p\opencode.json",
-        r"C:\Users\u\p\opencode.jsonc",
-        r"C:\Users\u\.config\opencode\opencode.json",
-        r"C:\Users\u\.config\opencode\opencode.jsonc",
+        *[path.replace("/home/u", r"C:\Users\u").replace("/", "\\") for path in LINUX["opencode"][1:]],
     ],
     "cline": [
         r"C:\Users\u\.cline\data\settings\cline_mcp_settings.json",

@@ -143,7 +143,7 @@ def test_claude_code_has_servers_of_the_user_and_of_the_current_project() -> Non
 
 def test_claude_code_paths_on_windows_are_compared_as_windows_does() -> None:
     """Ours: the project's key is written with either slash and in any case."""
-    (file,) = find_config_files(windows(), clients=["claude-code"])
+    file = find_config_files(windows(), clients=["claude-code"])[1]
     data = {"projects": {"c:/users/U/p": {"mcpServers": {"here": {"command": "b"}}}}}
     assert [entry.name for entry in read_config(json.dumps(data).encode(), file).entries] == ["here"]
 
@@ -225,7 +225,7 @@ def test_gemini_cli() -> None:
     assert [entry.transport for entry in (b, c, d, e)] == ["http", "auto-http", "sse", "http"]
     assert text(e.url) == "https://h/2"
     assert "both there" in e.warnings[0]
-    assert (parsed.allowed, parsed.excluded) == (frozenset("ab"), frozenset("b"))
+    assert [(one.names, one.is_allowed) for one in parsed.lists] == [(frozenset("ab"), True), (frozenset("b"), False)]
     assert next(iter(b.headers["K"].references())).name == "KEY"
 
 
@@ -668,7 +668,8 @@ def test_a_timeout_that_is_no_positive_number_is_not_used(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "written", "seconds"), [("cline", 1e300, 86_400.0), ("kiro", 5, None), ("amazon-q", 10**400, 86_400.0)]
+    ("client", "written", "seconds"),
+    [("cline", 1e300, 86_400.0), ("windsurf", 5, None), ("amazon-q", 10**400, 86_400.0)],
 )
 def test_a_timeout_has_a_largest_value(client: str, written: float, seconds: float | None) -> None:
     """Ours: a day; numbers of any size are survived."""

@@ -142,7 +142,7 @@ def test_goose_secrets_are_needed() -> None:
 
 def test_a_file_reference_is_read_relative_to_the_config_file() -> None:
     """Ours: opencode's {file:path}; blanks around the contents do not count."""
-    files = {"/home/u/p/keys/k": f"{SECRET}\n", "/home/u/.k": "home"}
+    files = {"/home/u/p/.opencode/keys/k": f"{SECRET}\n", "/home/u/.k": "home"}
     content = {
         "mcp": {"s": {"type": "remote", "url": "https://h", "headers": {"A": "{file:keys/k}", "B": "{file:~/.k}"}}}
     }
@@ -150,14 +150,15 @@ def test_a_file_reference_is_read_relative_to_the_config_file() -> None:
     assert resolve(entry, linux(files)).headers == {"A": SECRET, "B": "home"}
     error = failure(entry, linux({"/home/u/.k": "x"}))
     assert "the file keys/k (no such file or directory)" in str(error)
-    binary = failure(entry, linux({"/home/u/.k": "x", "/home/u/p/keys/k": b"\xff\x00"}))
+    binary = failure(entry, linux({"/home/u/.k": "x", "/home/u/p/.opencode/keys/k": b"\xff\x00"}))
     assert "is not a text file" in str(binary)
     denied = failure(
-        entry, linux({"/home/u/.k": "x", "/home/u/p/keys/k": PermissionError(errno.EACCES, "Permission denied")})
+        entry,
+        linux({"/home/u/.k": "x", "/home/u/p/.opencode/keys/k": PermissionError(errno.EACCES, "Permission denied")}),
     )
     assert "permission denied" in str(denied)
-    assert failure(entry, linux({"/home/u/.k": "x", "/home/u/p/keys/k": b"x" * 65_537}))
-    assert resolve(entry, linux({"/home/u/.k": "x", "/home/u/p/keys/k": b"x" * 65_536})).headers["B"] == "x"
+    assert failure(entry, linux({"/home/u/.k": "x", "/home/u/p/.opencode/keys/k": b"x" * 65_537}))
+    assert resolve(entry, linux({"/home/u/.k": "x", "/home/u/p/.opencode/keys/k": b"x" * 65_536})).headers["B"] == "x"
 
 
 def test_an_environment_file_lies_under_the_entrys_own_variables() -> None:

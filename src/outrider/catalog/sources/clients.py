@@ -29,6 +29,7 @@ __all__ = [
     "Meaning",
     "Place",
     "Platform",
+    "Switch",
 ]
 
 Platform = Literal["linux", "macos", "windows"]
@@ -48,16 +49,34 @@ ALL_PLATFORMS: Final[tuple[Platform, ...]] = ("linux", "macos", "windows")
 UNIX: Final[tuple[Platform, ...]] = ("linux", "macos")
 
 
+class Switch(msgspec.Struct, frozen=True):
+    """A place in a file that switches servers on and off by name.
+
+    Attributes:
+        path: the keys that lead to it; "{project}" stands for the path of the current project.
+        kind: "allowed" a list of the only names to use, "excluded" a list of names not to use, "states" an object of names, each with an
+            object in which `enabled` is false if it is not to be used.
+        only: id of the row whose servers it is about, or "" for all of the family.
+    """
+
+    path: tuple[str, ...]
+    kind: Literal["allowed", "excluded", "states"]
+    only: str = ""
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where a file of a client can lie.
 
     Attributes:
         level: who the file speaks for.
         path: with "/" between folders; starts with a base of `places` or "{project}"; the last part may be a pattern.
-        containers: the keys that lead to the servers, outermost first; "{project}" stands for the path of the current project.
+        containers: the keys that lead to the servers, outermost first; "{project}" stands for the path of the current project. () if
+            the file only switches servers that stand elsewhere.
         platforms: where the place exists.
         shared: the file holds other settings too, so servers may be absent from it and other keys mean something else.
         format: how it is written, or None for the client's usual format.
+        switches: what in it switches servers on and off by name.
+        rules: its servers win over those of the same name in every other file of the family.
     """
 
     level: Level
@@ -66,6 +85,8 @@ class Place(msgspec.Struct, frozen=True):
     platforms: tuple[Platform, ...] = ALL_PLATFORMS
     shared: bool = False
     format: Format | None = None
+    switches: tuple[Switch, ...] = ()
+    rules: bool = False
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +102,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
         typed_http: what type "http" means: exactly that, or HTTP with a fall-back to SSE.
         layered: entries of the same name in several files are merged field by field, not replaced.
         family: rows of one family are one client to the user: in their files too, the first entry of a name replaces the others.
-        server_lists: (allowed, excluded): keys of lists of server names that switch servers on and off, or None.
+        folded_names: in switches, names are compared without case.
         documented: where the facts of the row come from.
         unconfirmed: what in the row no documentation was found for.
     """
@@ -97,7 +118,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     typed_http: Literal["auto-http", "http"] = "http"
     layered: bool = False
     family: str = ""
-    server_lists: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    folded_names: bool = False
     unconfirmed: tuple[str, ...] = ()
 
 
@@ -115,6 +136,12 @@ def _dialect(*forms: Form) -> Dialect:
 _VSCODE_SETTINGS: Final = (("mcp", "servers"),)
 _OPENCODE: Final = (("mcp",),)
 _CODEX: Final = (("mcp_servers",),)
+_CLAUDE_REJECTED: Final = (Switch(("disabledMcpjsonServers",), "excluded", only="mcp-json"),)
+_CLAUDE_PROJECT: Final = (
+    Switch(("projects", "{project}", "disabledMcpServers"), "excluded"),
+    Switch(("projects", "{project}", "disabledMcpjsonServers"), "excluded", only="mcp-json"),
+)
+_GEMINI: Final = (Switch(("mcp", "allowed"), "allowed"), Switch(("mcp", "excluded"), "excluded"))
 _Q_AGENT: Final = "aws/amazon-q-developer-cli docs/agent-format.md, docs/agent-file-locations.md"
 
 CLIENTS: Final[tuple[Client, ...]] = (
@@ -132,12 +159,27 @@ CLIENTS: Final[tuple[Client, ...]] = (
         id="claude-code",
         title="Claude Code",
         places=(
-            Place("user", "{home}/.claude.json", (("mcpServers",), ("projects", "{project}", "mcpServers")), shared=True),
+            Place("system", "/Library/Application Support/ClaudeCode/managed-mcp.json", platforms=("macos",), rules=True),
+            Place("system", "C:/Program Files/ClaudeCode/managed-mcp.json", platforms=("windows",), rules=True),
+            Place("system", "/etc/claude-code/managed-mcp.json", platforms=("linux",), rules=True),
+            Place(
+                "user", "{claude-home}/.claude.json", (("mcpServers",), ("projects", "{project}", "mcpServers")),
+                shared=True, switches=_CLAUDE_PROJECT,
+            ),
+            Place("project", "{project}/.claude/settings.local.json", (), shared=True, switches=_CLAUDE_REJECTED),
+            Place("project", "{project}/.claude/settings.json", (), shared=True, switches=_CLAUDE_REJECTED),
+            Place("user", "{claude}/settings.json", (), shared=True, switches=_CLAUDE_REJECTED),
         ),
         fields=_fields("headersHelper", "oauth", "alwaysLoad", timeout="request_ms"),
         dialect=_dialect("braced", "default"),
-        documented=("https://code.claude.com/docs/en/mcp (scopes, environment variable expansion, timeout)",),
-        unconfirmed=("servers switched off in the client's own dialog are not known to be switched off",),
+        documented=(
+            "https://code.claude.com/docs/en/mcp (scopes, environment variable expansion, timeout, managed-mcp.json)",
+            "https://code.claude.com/docs/en/settings (disabledMcpjsonServers, CLAUDE_CONFIG_DIR)",
+        ),
+        unconfirmed=(
+            "disabledMcpServers, which the client's own dialog writes, is known from files in use",
+            "that managed servers are the only ones there, and lists of allowed and denied servers, are not acted on",
+        ),
     ),
     Client(
         id="claude-desktop",
@@ -145,11 +187,15 @@ CLIENTS: Final[tuple[Client, ...]] = (
         places=(
             Place("user", "{appsupport}/Claude/claude_desktop_config.json", platforms=("macos",), shared=True),
             Place("user", "{appdata}/Claude/claude_desktop_config.json", platforms=("windows",), shared=True),
+            Place("user", "{claude-store}/Claude/claude_desktop_config.json", platforms=("windows",), shared=True),
             Place("user", "{config}/Claude/claude_desktop_config.json", platforms=("linux",), shared=True),
         ),
         fields=_fields(),
         documented=("https://modelcontextprotocol.io/docs/develop/build-server (file, command, args, env; macOS and Windows)",),
-        unconfirmed=("the place on Linux, for which there is no official build", "url and headers in this file"),
+        unconfirmed=(
+            "the place on Linux, for which there is no official build", "the place of the packaged app on Windows, known from reports",
+            "url and headers in this file",
+        ),
     ),
     Client(
         id="vscode",
@@ -166,10 +212,22 @@ CLIENTS: Final[tuple[Client, ...]] = (
         dialect=_dialect("env", "places"),
         typed_http="auto-http",
         documented=(
-            "microsoft/vscode-docs docs/copilot/reference/mcp-configuration.md, docs/reference/variables-reference.md",
+            "microsoft/vscode-docs docs/agents/reference/mcp-configuration.md, docs/reference/variables-reference.md",
             "microsoft/vscode src/vs/workbench/contrib/mcp/common/mcpConfiguration.ts (cwd, env values, settings.json section)",
         ),
         unconfirmed=("gallery, version and oauth are known from files in use; they are not acted on",),
+    ),
+    Client(
+        id="copilot",
+        title="GitHub Copilot CLI",
+        places=(Place("project", "{project}/.github/mcp.json"), Place("user", "{copilot}/mcp-config.json")),
+        fields=_fields(cwd="cwd", tools="allow", timeout="request_ms"),
+        dialect=_dialect("braced", "default"),
+        documented=(
+            "https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers (files, tools)",
+            "https://code.visualstudio.com/docs/agents/reference/mcp-configuration (the portable format, COPILOT_HOME)",
+        ),
+        unconfirmed=("placeholders, and that timeout limits a request",),
     ),
     Client(
         id="cursor",
@@ -196,22 +254,23 @@ CLIENTS: Final[tuple[Client, ...]] = (
         id="gemini-cli",
         title="Gemini CLI",
         places=(
-            Place("system", "/Library/Application Support/GeminiCli/settings.json", platforms=("macos",), shared=True),
-            Place("system", "C:/ProgramData/gemini-cli/settings.json", platforms=("windows",), shared=True),
-            Place("system", "/etc/gemini-cli/settings.json", platforms=("linux",), shared=True),
-            Place("project", "{project}/.gemini/settings.json", shared=True),
-            Place("user", "{gemini}/.gemini/settings.json", shared=True),
+            Place("system", "{gemini-system}", shared=True, switches=_GEMINI),
+            Place("project", "{project}/.gemini/settings.json", shared=True, switches=_GEMINI),
+            Place("user", "{gemini}/.gemini/settings.json", shared=True, switches=_GEMINI),
+            Place("system", "{gemini-defaults}", shared=True, switches=_GEMINI),
+            Place("user", "{gemini}/.gemini/mcp-server-enablement.json", (), shared=True, switches=(Switch((), "states"),)),
         ),
         fields=_fields(
-            "trust", "description", "oauth", "authProviderType", "targetAudience", "targetServiceAccount", "extension",
+            "trust", "description", "oauth", "authProviderType", "targetAudience", "targetServiceAccount", "extension", "tcp",
             cwd="cwd", httpUrl="http_url", timeout="request_ms", includeTools="allow", excludeTools="deny",
         ),
         dialect=_dialect("braced", "default", "bare", "percent"),
         layered=True,
-        server_lists=(("mcp", "allowed"), ("mcp", "excluded")),
+        folded_names=True,
         documented=(
             "google-gemini/gemini-cli docs/tools/mcp-server.md, docs/reference/configuration.md (url is documented as SSE)",
             "google-gemini/gemini-cli packages/core/src/tools/mcp-client.ts (a url without type tries HTTP, then SSE)",
+            "google-gemini/gemini-cli packages/cli/src/config/settings.ts (system files), src/config/mcp/mcpServerEnablement.ts (switches)",
         ),
     ),
     Client(
@@ -222,6 +281,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
             Place("project", "{project}/.codex/config.toml", _CODEX, shared=True),
             Place("user", "{codex}/config.toml", _CODEX, shared=True),
             Place("system", "/etc/codex/config.toml", _CODEX, platforms=UNIX, shared=True),
+            Place("system", "{programdata}/OpenAI/Codex/config.toml", _CODEX, platforms=("windows",), shared=True),
         ),
         fields={
             "command": "command", "args": "args", "env": "env", "env_vars": "env_names", "cwd": "cwd", "url": "url",
@@ -233,7 +293,7 @@ CLIENTS: Final[tuple[Client, ...]] = (
         },
         layered=True,
         documented=(
-            "openai/codex docs/config.md, codex-rs/config/src/mcp_types.rs",
+            "openai/codex docs/config.md, codex-rs/config/src/mcp_types.rs, src/loader/mod.rs (system files)",
             "https://developers.openai.com/codex/config-basic (layers; a project's file counts in trusted projects)",
         ),
     ),
@@ -293,18 +353,25 @@ CLIENTS: Final[tuple[Client, ...]] = (
             Place("system", "/Library/Application Support/opencode/opencode.json*", _OPENCODE, platforms=("macos",), shared=True),
             Place("system", "{programdata}/opencode/opencode.json*", _OPENCODE, platforms=("windows",), shared=True),
             Place("system", "/etc/opencode/opencode.json*", _OPENCODE, platforms=("linux",), shared=True),
+            Place("user", "{opencode-folder}/opencode.json", _OPENCODE, shared=True),
+            Place("user", "{opencode-folder}/opencode.jsonc", _OPENCODE, shared=True),
+            Place("user", "{home}/.opencode/opencode.json", _OPENCODE, shared=True),
+            Place("user", "{home}/.opencode/opencode.jsonc", _OPENCODE, shared=True),
+            Place("project", "{project}/.opencode/opencode.json", _OPENCODE, shared=True),
+            Place("project", "{project}/.opencode/opencode.jsonc", _OPENCODE, shared=True),
             Place("project", "{project}/opencode.json", _OPENCODE, shared=True),
             Place("project", "{project}/opencode.jsonc", _OPENCODE, shared=True),
             Place("user", "{opencode-file}", _OPENCODE, shared=True),
             Place("user", "{xdg}/opencode/opencode.json", _OPENCODE, shared=True),
             Place("user", "{xdg}/opencode/opencode.jsonc", _OPENCODE, shared=True),
+            Place("user", "{xdg}/opencode/config.json", _OPENCODE, shared=True),
         ),
         fields=_fields("oauth", environment="env", cwd="cwd", enabled="enabled", timeout="start_ms"),
         dialect=_dialect("curly"),
         layered=True,
         documented=(
             "https://opencode.ai/docs/mcp-servers, https://opencode.ai/docs/config (places, precedence, variables)",
-            "anomalyco/opencode packages/opencode/src/config/mcp.ts, variable.ts",
+            "anomalyco/opencode packages/opencode/src/config/mcp.ts, variable.ts, config.ts (.opencode folders, OPENCODE_CONFIG_DIR)",
         ),
         unconfirmed=("whether timeout limits calls as well as fetching the tools: the page and the code differ; read as the latter",),
     ),
@@ -376,12 +443,20 @@ CLIENTS: Final[tuple[Client, ...]] = (
         id="kiro",
         title="Kiro",
         places=(
+            Place("project", "{project}/.kiro/agents/*.json", shared=True),
             Place("project", "{project}/.kiro/settings/mcp.json"),
+            Place("user", "{home}/.kiro/agents/*.json", shared=True),
             Place("user", "{home}/.kiro/settings/mcp.json"),
         ),
-        fields=_fields("autoApprove", "oauth", "oauthScopes", disabled="disabled", disabledTools="deny"),
+        fields=_fields(
+            "autoApprove", "oauth", "oauthScopes", "redirectUri", timeout="request_ms", disabled="disabled", disabledTools="deny",
+        ),
         dialect=_dialect("braced"),
-        documented=("https://kiro.dev/docs/mcp/configuration, https://kiro.dev/docs/cli/mcp/configuration",),
+        documented=(
+            "https://kiro.dev/docs/mcp/configuration, https://kiro.dev/docs/cli/mcp/configuration",
+            "https://kiro.dev/docs/cli/custom-agents/configuration-reference (agents, milliseconds)",
+        ),
+        unconfirmed=("agents written as Markdown are not read", "the tools list of an agent, which narrows its servers, is not acted on"),
     ),
 )  # fmt: skip
 """Every client, in the order in which a server found in several of them is attributed."""
@@ -400,9 +475,10 @@ PLAIN: Final = Client(
     fields={
         **{
             spelling: meaning
+            for is_kept in (True, False)
             for client in CLIENTS
             for spelling, meaning in client.fields.items()
-            if spelling not in ("timeout", "apiKey")
+            if spelling not in ("timeout", "apiKey") and (meaning == "kept") is is_kept
         },
         **NARROWING,
         "transport": "type",

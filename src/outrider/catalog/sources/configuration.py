@@ -230,7 +230,8 @@ class _Loader:
         self._reports.extend(reversed(reports))
         parsed.reverse()
         entries = [entry for config in parsed for entry in config.entries]
-        entries.sort(key=lambda entry: entry.origin.level != "local")
+        ruling = {file.path for file in files if file.rules}
+        entries.sort(key=lambda entry: (entry.origin.file not in ruling, entry.origin.level != "local"))
         used: dict[str, ServerEntry] = {}
         for entry in entries:
             winner = used.setdefault(entry.name, entry)
@@ -242,9 +243,7 @@ class _Loader:
             else:
                 reason = f"is replaced by the one in {winner.origin}"
                 self._ignored.append(Ignored(name=entry.name, origin=entry.origin, reason=reason))
-        allowed = [config.allowed for config in parsed if config.allowed is not None]
-        excluded = frozenset().union(*(config.excluded for config in parsed))
-        self._entries.extend(_switched(entry, allowed[0] if allowed else None, excluded) for entry in used.values())
+        self._entries.extend(_switched(used.values(), parsed))
         for config in parsed:
             self._ignored.extend(config.ignored)
             self._problems.extend(config.problems)
@@ -255,7 +254,7 @@ class _Loader:
         self._reports.append(report)
         if report.status == "missing":
             self._problems.append(Problem(severity="error", message="there is no such file", source=report.file.path))
-        self.add(parsed)
+        self.add(msgspec.structs.replace(parsed, entries=tuple(_switched(parsed.entries, [parsed]))))
 
     def _read(self, file: ConfigFile, beneath: Mapping[str, Mapping[str, Any]]) -> tuple[FileReport, ParsedConfig]:
         try:
@@ -344,15 +343,14 @@ _REASONS: Final[Mapping[int, str]] = {
 }
 
 
-def _switched(entry: ServerEntry, allowed: frozenset[str] | None, excluded: frozenset[str]) -> ServerEntry:
-    """`entry`, switched off if the client's lists of servers say so."""
-    if entry.disabled:
-        return entry
-    if entry.name in excluded:
-        return msgspec.structs.replace(entry, disabled_because="switched off by the list of excluded servers")
-    if allowed is not None and entry.name not in allowed:
-        return msgspec.structs.replace(entry, disabled_because="not in the list of allowed servers")
-    return entry
+def _switched(entries: Iterable[ServerEntry], parsed: Sequence[ParsedConfig]) -> list[ServerEntry]:
+    """`entries`, switched off where these files' lists of servers say so: the most specific list of allowed ones, and all the others."""
+    lists = [one for config in parsed for one in config.lists]
+    allowed = [one for one in lists if one.is_allowed][:1]
+    switched = list(entries)
+    for one in (*(one for one in lists if not one.is_allowed), *allowed):
+        switched = [one.switched(entry) for entry in switched]
+    return switched
 
 
 def _merged(entries: Sequence[ServerEntry]) -> list[ServerEntry]:

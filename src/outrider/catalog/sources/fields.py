@@ -106,6 +106,8 @@ class EntryReader:
             meaning = self._client.fields.get(key) or NARROWING.get(key)
             if value is None or key in skipped or key.startswith(("_", "$", "//")):
                 continue
+            if key == "tools" and not isinstance(value, list):
+                continue  # a list is the tools to offer, to those who know it; an object is settings of single tools
             if meaning is None:
                 self._unknown(key)
             elif meaning in ("transport", "type") and isinstance(value, dict):
@@ -417,9 +419,9 @@ class EntryReader:
 
     def _allowed(self) -> tuple[str, ...] | None:
         names = self._names("allow")
-        return (
-            None if not names and self._client.id == "goose" else names
-        )  # to Goose, and to nobody else, an empty list means all
+        if names is not None and ("*" in names or (not names and self._client.id == "goose")):
+            return None  # to Goose, and to nobody else, an empty list means all
+        return names
 
     def _names(self, meaning: Meaning) -> tuple[str, ...] | None:
         value = self._take(meaning)

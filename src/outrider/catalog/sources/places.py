@@ -11,12 +11,23 @@ from __future__ import annotations
 import fnmatch
 import ntpath
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 import msgspec
 
-from outrider.catalog.sources.clients import BY_ID, CLIENTS, PLAIN, PLAIN_CONTAINERS, Level, Platform
+from outrider.catalog.sources.clients import (
+    BY_ID,
+    CLIENTS,
+    PLAIN,
+    PLAIN_CONTAINERS,
+    Client,
+    Level,
+    Place,
+    Platform,
+    Switch,
+)
 from outrider.catalog.sources.documents import Format
 
 __all__ = ["ConfigFile", "FileSystem", "Surroundings", "describe_file", "find_config_files"]
@@ -88,6 +99,8 @@ class ConfigFile(msgspec.Struct, frozen=True, kw_only=True):
     format: Format = "json"
     containers: tuple[tuple[str, ...], ...] = PLAIN_CONTAINERS
     shared: bool = False
+    switches: tuple[Switch, ...] = ()
+    rules: bool = False
     workspace: str = ""
     projects: tuple[str, ...] = ()
     windows: bool = False
@@ -103,6 +116,15 @@ def _bases(where: Surroundings) -> dict[str, str]:
     goose_root = env.get("GOOSE_PATH_ROOT", "")
     goose = f"{appdata}/Block/goose/config" if where.windows else f"{xdg}/goose"
     cline_data = env.get("CLINE_DATA_DIR") or (env.get("CLINE_DIR") or f"{home}/.cline") + "/data"
+    claude = env.get("CLAUDE_CONFIG_DIR", "")
+    gemini_system = (
+        env.get("GEMINI_CLI_SYSTEM_SETTINGS_PATH")
+        or {
+            "linux": "/etc/gemini-cli/settings.json",
+            "macos": "/Library/Application Support/GeminiCli/settings.json",
+            "windows": "C:/ProgramData/gemini-cli/settings.json",
+        }[where.platform]
+    )
     zed = {
         "linux": (env.get("FLATPAK_XDG_CONFIG_HOME") or xdg) + "/zed",
         "macos": f"{home}/.config/zed",
@@ -118,12 +140,21 @@ def _bases(where: Surroundings) -> dict[str, str]:
         "vscode": f"{editors}/Code/User",
         "vscode-insiders": f"{editors}/Code - Insiders/User",
         "gemini": env.get("GEMINI_CLI_HOME") or home,
+        "gemini-system": gemini_system,
+        "gemini-defaults": env.get("GEMINI_CLI_SYSTEM_DEFAULTS_PATH")
+        or re.split(r"[^/\\]*$", gemini_system)[0] + "system-defaults.json",
+        "claude": claude or f"{home}/.claude",
+        "claude-home": claude or home,
+        "claude-store": (env.get("LOCALAPPDATA") or f"{home}/AppData/Local")
+        + "/Packages/Claude_pzs8sxrjxfjjc/LocalCache/Roaming",
+        "copilot": env.get("COPILOT_HOME") or f"{home}/.copilot",
         "codex": env.get("CODEX_HOME") or f"{home}/.codex",
         "continue": env.get("CONTINUE_GLOBAL_DIR") or f"{home}/.continue",
         "zed": zed[where.platform],
         "goose": f"{goose_root}/config" if goose_root else goose,
         "librechat": env.get("CONFIG_PATH", "") if env.get("CONFIG_PATH", "").endswith((".yaml", ".yml")) else "",
         "opencode-file": env.get("OPENCODE_CONFIG", ""),
+        "opencode-folder": env.get("OPENCODE_CONFIG_DIR", ""),
         "cline-file": env.get("CLINE_MCP_SETTINGS_PATH") or f"{cline_data}/settings/cline_mcp_settings.json",
     }
 
@@ -161,6 +192,8 @@ def find_config_files(where: Surroundings, *, clients: Iterable[str] | None = No
                             format=place.format or client.format,
                             containers=place.containers,
                             shared=place.shared,
+                            switches=place.switches,
+                            rules=place.rules,
                             workspace=folder if place.level == "project" else projects[-1],
                             projects=projects,
                             windows=where.windows,
@@ -204,6 +237,8 @@ def describe_file(path: str, where: Surroundings) -> ConfigFile:
             return msgspec.structs.replace(file, level="given", shared=False)
     parts = full.replace("\\", "/").split("/")
     projects = where.projects()
+    best: tuple[int, bool] = (0, False)
+    found: tuple[Client, Place] | None = None
     for client in CLIENTS:
         for place in client.places:
             # What follows the base: .cursor/mcp.json, Claude/claude_desktop_config.json. One name alone, such as mcp.json or
@@ -213,21 +248,26 @@ def describe_file(path: str, where: Surroundings) -> ConfigFile:
                 if parts[-1] not in _TELLING_NAMES or parts[-1] != tail[-1]:
                     continue
                 tail = tail[-1:]
-            workspace = projects[-1]
-            if "{project}" in place.path:
-                workspace = full
-                for _ in tail:
-                    workspace = syntax.dirname(workspace)
-            return ConfigFile(
-                path=full,
-                client=client.id,
-                level="given",
-                format=place.format or client.format,
-                containers=place.containers,
-                workspace=workspace,
-                projects=projects,
-                windows=where.windows,
-            )
+            if (rank := (len(tail), place.path.startswith("{project}/") and place.path.count("/") == len(tail))) > best:
+                best, found = rank, (client, place)
+    if found is not None:
+        client, place = found
+        workspace = projects[-1]
+        if "{project}" in place.path:
+            workspace = full
+            for _ in range(best[0]):
+                workspace = syntax.dirname(workspace)
+        return ConfigFile(
+            path=full,
+            client=client.id,
+            level="given",
+            format=place.format or client.format,
+            containers=place.containers,
+            switches=place.switches,
+            workspace=workspace,
+            projects=projects,
+            windows=where.windows,
+        )
     format = _SUFFIXES.get(syntax.splitext(full)[1].lower(), "json")
     return ConfigFile(
         path=full,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ntpath
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -32,15 +32,38 @@ class ParsedConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         entries: in the file's order, keys unique within it.
         raw: the entries as plain dicts by name, for the layers above this file.
-        allowed: names of the only servers to use, or None; excluded: names not to use. They hold for all files of the client.
+        lists: what the file says about servers by name; it holds for all files of the client's family.
     """
 
     entries: tuple[ServerEntry, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     problems: tuple[Problem, ...] = ()
     raw: dict[str, dict[str, Any]] = {}
-    allowed: frozenset[str] | None = None
-    excluded: frozenset[str] = frozenset()
+    lists: tuple[ServerList, ...] = ()
+
+
+class ServerList(msgspec.Struct, frozen=True, kw_only=True):
+    """Servers that are switched on or off by name.
+
+    Attributes:
+        names: as written, or in lower case where the client compares them so.
+        is_allowed: whether only these are to be used, or these are not.
+        only: id of the row whose servers it is about, or "" for all.
+        source: what to tell the user it is.
+    """
+
+    names: frozenset[str]
+    is_allowed: bool
+    only: str
+    source: str
+
+    def switched(self, entry: ServerEntry) -> ServerEntry:
+        """`entry`, switched off if the list says so."""
+        name = entry.name.lower().strip() if BY_ID[entry.origin.client].folded_names else entry.name
+        if entry.disabled or self.only not in ("", entry.origin.client) or (name in self.names) is self.is_allowed:
+            return entry
+        reason = f"not in {self.source}" if self.is_allowed else f"switched off by {self.source}"
+        return msgspec.structs.replace(entry, disabled_because=reason)
 
 
 def read_config(
@@ -110,8 +133,8 @@ class _FileReader:
         self._problems.append(Problem(severity=severity, message=message, source=source))
 
     def result(self) -> ParsedConfig:
+        lists = tuple(self._server_lists())
         keys = assign_keys([(entry.name, entry.origin.client) for entry in self._entries])
-        allowed, excluded = self._server_lists()
         return ParsedConfig(
             entries=tuple(
                 msgspec.structs.replace(entry, key=key) for entry, key in zip(self._entries, keys, strict=True)
@@ -119,23 +142,43 @@ class _FileReader:
             ignored=tuple(self._ignored),
             problems=tuple(self._problems),
             raw=self._raw,
-            allowed=allowed,
-            excluded=excluded,
+            lists=lists,
         )
 
-    def _server_lists(self) -> tuple[frozenset[str] | None, frozenset[str]]:
-        if self.client.server_lists is None:
-            return None, frozenset()
-        found = [at[1] if (at := self._at(path)) else None for path in self.client.server_lists]
-        names = [
-            frozenset(filter(lambda name: isinstance(name, str), value)) if isinstance(value, list) else None
-            for value in found
-        ]
-        return names[0], names[1] or frozenset()
+    def _server_lists(self) -> Iterator[ServerList]:
+        for switch in self.file.switches:
+            for path, value in self._containers(switch.path):
+                if switch.kind == "states" and isinstance(value, dict):
+                    names = [
+                        name
+                        for name, state in value.items()
+                        if isinstance(state, dict) and state.get("enabled") is False
+                    ]
+                elif isinstance(value, list):
+                    names = [name for name in value if isinstance(name, str)]
+                else:
+                    self.problem(
+                        "warning",
+                        f"{_pointed(path) or 'the file'} is not a list of servers' names; it was not used",
+                        path,
+                    )
+                    continue
+                if self.client.folded_names:
+                    names = [name.lower().strip() for name in names]
+                source = f'"{path[-1]}" in {shown(self.file.path, 300)}' if path else shown(self.file.path, 300)
+                yield ServerList(
+                    names=frozenset(names), is_allowed=switch.kind == "allowed", only=switch.only, source=source
+                )
 
     def read(self) -> None:
         """Read every container of the file."""
         root, file = self.document.value, self.file
+        if not file.containers:
+            if file.level == "given":
+                self.problem(
+                    "warning", f"no servers: {self.client.title} only switches servers here that stand in other files"
+                )
+            return
         found = [
             pair for template in file.containers if "{project}" not in template for pair in self._containers(template)
         ]
