@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from .analysis import STOP_WORDS, split_words, stem
+from .typos import Spellings
 
 __all__ = ["Query", "QueryTerm", "Vocabulary"]
 
@@ -22,10 +23,6 @@ REPAIRS_LIMIT: Final = 8
 SHORTEST_REPAIRED: Final = 4
 REPAIR_SHARE: Final = 0.6
 """What an occurrence of the repaired word counts, against 1 for the word that was asked for."""
-
-_LATIN: Final = "abcdefghijklmnopqrstuvwxyz"
-_CYRILLIC: Final = "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґ"
-_GREEK: Final = "αβγδεζηθικλμνξοπρσςτυφχψω"
 
 
 class QueryTerm(msgspec.Struct):
@@ -96,6 +93,7 @@ class Vocabulary:
         self._rarities_for = 0
         self._words: dict[str, int] = {}
         self._stems: dict[str, int] = {}
+        self._typos = Spellings(self.spellings, self._words)
 
     def intern(self, words: Iterable[str]) -> list[int]:
         """The ids of `words`, new ones for those not seen before."""
@@ -220,19 +218,6 @@ class Vocabulary:
             return None
         known, frequency = self._words, self.word_frequency
         # The first of the most frequent ones, in the order of the spellings: what a tool said first must not decide.
-        found = [known[spelling] for spelling in sorted(_one_typo_away(word) & known.keys())]
+        found = [known[spelling] for spelling in sorted(self._typos.one_typo_away(word))]
         best = max(found, key=frequency.__getitem__, default=None)
         return None if best is None or not frequency[best] else self.stem_of[best]
-
-
-def _one_typo_away(word: str) -> set[str]:
-    """Words from which `word` arises by two letters swapped, one too many, one missing or one replaced."""
-    first = word[0]
-    alphabet = _LATIN if first.isascii() else _CYRILLIC if first in _CYRILLIC else _GREEK if first in _GREEK else ""
-    cuts = [(word[:place], word[place:]) for place in range(len(word) + 1)]
-    away = {head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1}
-    away.update([head + tail[1:] for head, tail in cuts if tail])
-    away.update([head + letter + tail for head, tail in cuts for letter in alphabet])
-    # A wrong first letter is rare, and "fine", "mine", "line" are different words.
-    away.update([head + letter + tail[1:] for head, tail in cuts[1:-1] for letter in alphabet])
-    return away
