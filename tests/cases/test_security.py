@@ -137,18 +137,32 @@ class TestFloods:
 
 
 class TestBombs:
-    async def test_nesting_that_overflows_parsers_costs_that_request(self, fake_stdio: FakeStdio) -> None:
-        """Case 125: 10,000 nested arrays in a reply; the request fails, and the server stays."""
-        deep = '{"jsonrpc":"2.0","id":$id,"result":{"tools":[' + "[" * 10_000 + "]" * 10_000 + "]}}\n"
-        fake = fake_stdio(Script(on("tools/list", raw(deep), times=1), *modern()))
-        async with outrider.connect(fake.command, options=OPTIONS) as client:
-            with pytest.raises(OutriderError):
-                await client.list_tools(timeout_s=5.0)
-            assert len(await client.list_tools()) == 2
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            "[" * 10_000 + "]" * 10_000,
+            '{"name":"bad","inputSchema":{"type":"object"'
+            + ',"properties":{"p":{"type":"object"' * 5_000
+            + "}}" * 5_000
+            + "}}",
+            '{"name":"bad","inputSchema":{"type":"object","default":' + "[" * 10_000 + "]" * 10_000 + "}}",
+        ],
+        ids=["no-tool", "schema", "value"],
+    )
+    async def test_nesting_that_overflows_parsers_costs_that_tool(self, fake_stdio: FakeStdio, bad: str) -> None:
+        """Case 125: 10,000 levels in a reply; that tool is left out and named, and the others of its list stay."""
+        tools = ",".join([json.dumps(tool("add")), bad, json.dumps(tool("echo"))])
+        fake = fake_stdio(
+            Script(on("tools/list", raw(f'{{"jsonrpc":"2.0","id":$id,"result":{{"tools":[{tools}]}}}}\n')), *modern())
+        )
+        report = await look_at(fake.command)
+        assert [listed.name for listed in report.tools or ()] == ["add", "echo"]
+        assert "tools: 'tools[1]' left out: is nested too deeply" in report.warnings
 
     async def test_nesting_that_overflows_parsers_over_http(self, fake_http: FakeHttp) -> None:
-        """Case 125."""
-        deep = '{"jsonrpc":"2.0","id":$id,"result":{"tools":[' + "[" * 10_000 + "]" * 10_000 + "]}}"
+        """Case 125: a large reply is not looked through; the request fails, and the server stays."""
+        filler = '"x":"' + "[" * 1_100_000 + '",'
+        deep = '{"jsonrpc":"2.0","id":$id,"result":{' + filler + '"tools":[' + "[" * 10_000 + "]" * 10_000 + "]}}"
         body = respond(text=deep, headers={"Content-Type": "application/json"})
         fake = fake_http(Script(on("tools/list", body, times=1), *modern()))
         async with outrider.connect(fake.url, options=OPTIONS) as client:

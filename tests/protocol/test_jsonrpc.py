@@ -121,7 +121,10 @@ class TestMalformed:
             ("{", PARSE_ERROR, None),
             ("nonsense", PARSE_ERROR, None),
             ('{"jsonrpc":"2.0","id":1,"result":{}} trailing', PARSE_ERROR, None),
-            ('{"jsonrpc":"2.0","id":1,"result":' + "[" * 5_000 + "]" * 5_000 + "}", PARSE_ERROR, None),
+            ('{"jsonrpc":"2.0","id":1,"method":"m","params":' + "[" * 5_000 + "]" * 5_000 + "}", PARSE_ERROR, None),
+            ('{"jsonrpc":"2.0","id":1,"result":' + "[" * 5_000 + "]" * 4_999 + "}", PARSE_ERROR, None),
+            ('{"jsonrpc":"2.0","id":1,"result":' + "[" * 5_000 + "]" * 5_001 + "}", PARSE_ERROR, None),
+            ("[" * 5_000 + "]" * 5_000, INVALID_REQUEST, None),
             ("42", INVALID_REQUEST, None),
             ('"ready"', INVALID_REQUEST, None),
             ("null", INVALID_REQUEST, None),
@@ -317,6 +320,26 @@ class TestEncoding:
         }
         assert json.loads(encode_notification("m")) == {"jsonrpc": "2.0", "method": "m"}
         assert json.loads(encode_error(0, 1, "m")) == {"jsonrpc": "2.0", "id": 0, "error": {"code": 1, "message": "m"}}
+
+
+@pytest.mark.parametrize("depth", [2_000, 50_000])
+def test_a_reply_that_is_nested_too_deeply_loses_what_is_too_deep(depth: int) -> None:
+    """Case 125: of a list in the result the member, elsewhere the value; brackets in strings are no nesting."""
+    deep, text = "[" * depth + "]" * depth, r"]]}\"\\"
+    listed = f'{{"tools":[{{"name":"a"}},{{"name":"b","x":{deep}}},{{"name":"{text}"}}],"next":"c"}}'
+    reply = read(f'{{"jsonrpc":"2.0","id":1,"result":{listed}}}')
+    assert isinstance(reply, ResultReply)
+    assert decode_value(reply.result) == {
+        "tools": [{"name": "a"}, "nested too deeply", {"name": ']]}"\\'}],
+        "next": "c",
+    }
+    reply = read(f'{{"jsonrpc":"2.0","id":1,"result":{{"a":1,"structured":{{"deep":{deep}}}}}}}')
+    assert isinstance(reply, ResultReply)
+    value = decode_value(reply.result)
+    assert value["a"] == 1
+    for _ in range(396):
+        value = value["structured"]["deep"] if isinstance(value, dict) else value[0]
+    assert value == ["nested too deeply"]
 
 
 REPLY = '{"jsonrpc": "2.0", "id": 1, "result": {"a": "x{y"}}'

@@ -30,6 +30,7 @@ __all__ = ["CutOff", "Gathering", "Listing"]
 T = TypeVar("T", bound=Item)
 
 _MAX_STALLED_PAGES: Final = 5
+_MAX_NAMED: Final = 8
 """So many pages in a row may bring nothing new before a list counts as endless: a server that filters may send an empty one."""
 
 
@@ -85,7 +86,7 @@ class Gathering:
         self._quarantined: list[Quarantined] = []
         self._seen_cursors: set[str] = set()
         self._stalled = 0
-        self._doubles = 0
+        self._doubles: set[str] = set()
         self._next_cursor: str | None = None
         self.items: dict[str, Item] = {}
         self.pages: list[dict[str, Any]] = []
@@ -174,7 +175,8 @@ class Gathering:
         for item in page.items:
             identity = item.identity
             if identity in self.items:
-                self._doubles += 1
+                if len(self._doubles) < _MAX_NAMED:
+                    self._doubles.add(identity[:100])
             elif len(self.items) >= self._options.max_list_items:
                 self.cut_off(f"more than {self._options.max_list_items} {self._kind.label}; the rest was left out")
                 return
@@ -185,7 +187,9 @@ class Gathering:
             self.cut_off(f"{self._kind.method} has more pages, and names the next one in a way that nobody can ask for")
         if page.next_cursor is None:
             if self._doubles:
-                self._warnings.append(f"{self._doubles} {self._kind.label} were listed twice; the first of each counts")
+                self._warnings.append(
+                    f"{self._kind.label} listed twice or more, of which the first counts: {', '.join(sorted(self._doubles))}"
+                )
             return
         has_news = len(self.items) > before
         self._stalled = 0 if has_news else self._stalled + 1

@@ -18,6 +18,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from outrider.errors import INVALID_REQUEST, PARSE_ERROR
 
 __all__ = [
+    "TOO_DEEP",
     "ErrorReply",
     "Malformed",
     "Message",
@@ -138,6 +139,16 @@ _decode_any: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
+_MAX_NESTING: Final = 400
+"""What is left of a reply that is nested more deeply than the decoder goes: three times what a schema may have."""
+TOO_DEEP: Final = b'"nested too deeply"'
+"""What stands in a reply for what was nested too deeply."""
+_MAX_FLATTENED_BYTES: Final = 1024 * 1024
+_LIST_DEPTH: Final = 3
+"""Of a list of the result, {"result": {"tools": [ … ]}}, counted in brackets."""
+_BRACKETS: Final = re.compile(rb'[\[\]{}]|"(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
 def is_request_id(value: object) -> bool:
     """Whether `value` may be a request's id: a string or an integer. Spec: 2026-07-28 basic/index#requests (MUST)"""
     return type(value) is int or type(value) is str
@@ -180,6 +191,8 @@ def decode_message(data: bytes | bytearray | memoryview) -> Message:
             envelope = _decode_envelope(data)
         except msgspec.DecodeError as error:
             envelope = _mended(data, error)
+        except RecursionError:
+            envelope = _flattened(data)
     except msgspec.ValidationError:
         return _BATCH if data.lstrip()[:1] == b"[" else Malformed(INVALID_REQUEST, "a JSON value that is not an object")
     except msgspec.DecodeError as error:
@@ -221,6 +234,45 @@ def _without_lone_surrogates(data: bytes) -> bytes:
     JSON's grammar allows them and no text can hold them; without this, one such description would cost a whole list.
     """
     return _SURROGATES.sub(lambda match: match[0] if match[1] else rb"\ufffd", data)
+
+
+def _flattened(data: bytes) -> _Envelope:
+    """The envelope of a reply that is nested too deeply, without what is too deep: one tool would else cost the list.
+
+    A member of a list in the result that is too deep becomes a text, which is no tool, prompt or resource, so that it is left out as any
+    other that is none; elsewhere the text stands for what is too deep. A request is refused, and so is a large reply: looking at
+    every bracket takes time.
+
+    Raises:
+        RecursionError: it cannot be had.
+    """
+    if len(data) > _MAX_FLATTENED_BYTES:
+        raise RecursionError
+    kept: list[bytes] = []
+    depth = position = 0
+    cut_at = 0  # the depth around what is too deep, while in it
+    start = 0  # of the member of a list, while in one
+    in_list = False
+    for token in _BRACKETS.finditer(data):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == _LIST_DEPTH:
+                in_list = token[0] == b"["
+            elif depth == _LIST_DEPTH + 1:
+                start = token.start()
+            elif depth == _MAX_NESTING and not cut_at:
+                cut_at, from_ = (_LIST_DEPTH, start) if in_list else (depth - 1, token.start())
+                kept += data[position:from_], TOO_DEEP
+        elif token[0] in (b"]", b"}"):
+            depth -= 1
+            if cut_at and depth == cut_at:
+                cut_at, position = 0, token.end()
+    if depth or not kept:
+        raise RecursionError
+    envelope = _decode_envelope(b"".join((*kept, data[position:])))
+    if envelope.method is not UNSET:
+        raise RecursionError
+    return envelope
 
 
 def _mended(data: bytes, error: msgspec.DecodeError) -> _Envelope:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from outrider.errors import RemoteProtocolError
+from outrider.protocol.jsonrpc import TOO_DEEP
 from outrider.protocol.meta import SERVER_INFO
 from outrider.protocol.schema_findings import Verdict, check_input_schema, check_output_schema
 
@@ -422,7 +423,7 @@ def _read_tool(wire: Raw, position: str, quarantined: list[Quarantined]) -> Tool
     try:
         tool = _decode_wire_tool(wire)
     except (msgspec.DecodeError, RecursionError) as error:
-        quarantined.append(Quarantined(position, f"cannot be decoded: {error}"))
+        quarantined.append(Quarantined(position, _not_decoded(wire, error)))
         return None
     name = tool.name
     if not isinstance(name, str) or not name:
@@ -451,11 +452,15 @@ def _read_tool(wire: Raw, position: str, quarantined: list[Quarantined]) -> Tool
     return Tool(name, text_of(tool.title), text_of(tool.description), wire, annotations, has_output)
 
 
+def _not_decoded(wire: Raw, error: Exception) -> str:
+    return "is nested too deeply" if bytes(wire) == TOO_DEEP else f"cannot be decoded: {error}"
+
+
 def _decode_item(wire: Raw, kind: ListKind, position: str, quarantined: list[Quarantined]) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(wire)
     except (msgspec.DecodeError, RecursionError) as error:
-        quarantined.append(Quarantined(position, f"cannot be decoded: {error}"))
+        quarantined.append(Quarantined(position, _not_decoded(wire, error)))
         return None
     if not isinstance(value, dict) or not isinstance(value.get(kind.identity), str) or not value[kind.identity]:
         quarantined.append(Quarantined(position, f"{kind.identity} is missing or not a string"))
