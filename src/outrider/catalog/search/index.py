@@ -148,7 +148,7 @@ class ToolIndex:
             for document in fresh:
                 number = len(self._documents)
                 fields = self._fields(document)
-                tool = IndexedTool(fields, group)
+                tool = IndexedTool(fields, group, self._corpus.vocabulary.stem_of)
                 numbers.append(number)
                 self._documents.append(document)
                 self._tools.append(tool)

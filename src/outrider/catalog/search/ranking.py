@@ -11,7 +11,8 @@ rounded and rank as well as any fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Final
 
 from .vocabulary import Query, Vocabulary
@@ -64,8 +65,7 @@ ORDERED_WORDS: Final = 30
 IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS, IN_PARAMETER_TEXTS = (
     1 << field for field in (NAME, TITLE, SERVER, PARAMETERS, PARAMETER_TEXTS)
 )
-_WEIGHED: Final = (IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS)
-_IN_WEIGHED: Final = IN_NAME | IN_TITLE | IN_SERVER | IN_PARAMETERS
+_HAS_FIELD: Final = tuple(bytes([places >> field & 1 for places in range(256)]) for field in range(len(FIELDS)))
 
 
 class Corpus:
@@ -94,7 +94,7 @@ class IndexedTool:
         words: the distinct words.
         quarters: for each of them, its occurrences weighted by field, in quarters, at most 255.
         places: for each of them, a bit for each field that has it.
-        opening: the words of name, title and the first `ORDERED_WORDS` of the description, in order.
+        opening: the stems of name, title and the first `ORDERED_WORDS` words of the description, in order.
         name_end, title_end: where the title and the description begin in `opening`.
         length: number of words weighted by field.
     """
@@ -112,7 +112,7 @@ class IndexedTool:
         "words",
     )
 
-    def __init__(self, fields: Sequence[Sequence[int]], group: int) -> None:
+    def __init__(self, fields: Sequence[Sequence[int]], group: int, stem_of: Sequence[int]) -> None:
         # One entry a word: the quarters, and in the lower eight bits the fields.
         entries: dict[int, int] = {}
         length = 0
@@ -126,31 +126,28 @@ class IndexedTool:
         self.words = tuple(entries)
         self.quarters = bytes([min(entry >> 8, 255) for entry in entries.values()])
         self.places = bytes([entry & 255 for entry in entries.values()])
-        self.opening = (*fields[NAME], *fields[TITLE], *fields[DESCRIPTION][:ORDERED_WORDS])
+        opening = (*fields[NAME], *fields[TITLE], *fields[DESCRIPTION][:ORDERED_WORDS])
+        self.opening = tuple(map(stem_of.__getitem__, opening))
         self.name_end = len(fields[NAME])
         self.title_end = self.name_end + len(fields[TITLE])
         self.length = length / 4
         self.generation = -1
-        self.masses: tuple[float, ...] = ()
+        self.masses: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
     def refresh(self, vocabulary: Vocabulary) -> None:
-        """Bring `masses` up to date: the summed rarity of the distinct stems of those parts whose share is a feature."""
-        stem_of, is_stop, frequency = vocabulary.stem_of, vocabulary.is_stop, vocabulary.stem_frequency
-        rarity = vocabulary.rarity
-        parts: tuple[set[int], ...] = (set(), set(), set(), set())
-        for word, place in zip(self.words, self.places, strict=True):
-            if place & _IN_WEIGHED:
-                for part, bit in zip(parts, _WEIGHED, strict=True):
-                    if place & bit:
-                        part.add(stem_of[word])
-        summary = [stem_of[word] for word in self.opening[self.title_end : self.title_end + SUMMARY_WORDS]]
-        self.masses = tuple(
-            [
-                sum([rarity(frequency[stem]) for stem in part if not is_stop[stem]])
-                for part in (*parts, set(summary[:OPENING_WORDS]), set(summary))
-            ]
+        """Bring `masses` up to date: the summed rarity of name, title, and the first words of the description, fewer and more."""
+        mass, opening, name_end, title_end = vocabulary.mass, self.opening, self.name_end, self.title_end
+        self.masses = (
+            mass(opening[:name_end]),
+            mass(opening[name_end:title_end]),
+            mass(opening[title_end : title_end + OPENING_WORDS]),
+            mass(opening[title_end : title_end + SUMMARY_WORDS]),
         )
         self.generation = vocabulary.generation
+
+    def stems_in(self, field: int, stem_of: Sequence[int]) -> Iterable[int]:
+        """The stems of the words of a field."""
+        return map(stem_of.__getitem__, compress(self.words, self.places.translate(_HAS_FIELD[field])))
 
 
 def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
@@ -158,30 +155,31 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
 
     This runs for every candidate of every search: it is written for speed.
     """
+    if not query.terms:
+        return [0.0] * len(FEATURES)
     vocabulary = corpus.vocabulary
     if tool.generation != vocabulary.generation:
         tool.refresh(vocabulary)
-    if not query.terms:
-        return [0.0] * len(FEATURES)
-    terms, matches, joins, pairs = query.terms, query.matches, query.joins, query.pairs
+    terms, positions, matches = query.terms, query.positions, query.matches
+    joins, joined_stems, pairs = query.joins, query.joined_stems, query.pairs
     occurrences: dict[int, float] = {}
     exact_occurrences: dict[int, float] = {}
     places: dict[int, int] = {}
-    quarters, tool_places = tool.quarters, tool.places
-    position_of = tool.words.index
-    # Intersecting with a tuple of shared integers is four times as fast as looking each of its words up from here.
-    for word in query.wanted.intersection(tool.words):
-        position = position_of(word)
-        weight, place = quarters[position], tool_places[position]
+    words, quarters, tool_places = tool.words, tool.quarters, tool.places
+    # Intersecting with a tuple of shared integers is four times as fast as looking each of its words up from here. Then in the order
+    # of the tool: sums in the order of a set, which is that of the ids, would depend on which tools came first.
+    for position in sorted(map(words.index, query.wanted.intersection(words))):
+        word, weight, place = words[position], quarters[position], tool_places[position]
         if word in matches:
             term, share, is_exact = matches[word]
             occurrences[term] = occurrences.get(term, 0.0) + weight * share
             places[term] = places.get(term, 0) | place
             if is_exact:
                 exact_occurrences[term] = weight
-        for term in joins.get(word, ()):
-            occurrences[term] = occurrences.get(term, 0.0) + weight
-            places[term] = places.get(term, 0) | place
+        if word in joins:
+            for term in joins[word]:
+                occurrences[term] = occurrences.get(term, 0.0) + weight
+                places[term] = places.get(term, 0) | place
     norm = 4 * K1 * (1 - B + B * tool.length * vocabulary.tools / (corpus.length or 1))
     bm25 = covered = in_parameters = rarest = name = title = server = parameters = 0.0
     for term, count in occurrences.items():
@@ -204,14 +202,13 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
             parameters += rarity
         if place & IN_PARAMETER_TEXTS:
             in_parameters += entry.weight
-    name_mass, title_mass, server_mass, parameters_mass, opening_mass, summary_mass = tool.masses
-    opening, title_end = tool.opening, tool.title_end
+    opening, name_end, title_end = tool.opening, tool.name_end, tool.title_end
+    opening_end, summary_end = title_end + OPENING_WORDS, title_end + SUMMARY_WORDS
     in_opening: set[int] = set()
     in_summary: set[int] = set()
     neighbours: set[tuple[int, int]] = set()
     last, last_position = -1, -2
-    opening_end, summary_end = title_end + OPENING_WORDS, title_end + SUMMARY_WORDS
-    for position, term in [(index, matches[word][0]) for index, word in enumerate(opening) if word in matches]:
+    for position, term in [(index, positions[stem]) for index, stem in enumerate(opening) if stem in positions]:
         if last_position == position - 1 and (last, term) in pairs:
             neighbours.add((last, term))
         last, last_position = term, position
@@ -219,23 +216,25 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
             in_summary.add(term)
             if position < opening_end:
                 in_opening.add(term)
-    for word in joins.keys() & opening if joins else ():
-        if len(joins[word]) == 2:
-            neighbours.add(joins[word])  # type: ignore[arg-type]
+    for stem in joined_stems.keys() & opening if joined_stems else ():
+        if len(joined_stems[stem]) == 2:
+            neighbours.add(joined_stems[stem])  # type: ignore[arg-type]
+    name_mass, title_mass, opening_mass, summary_mass = tool.masses
     total = query.weight
-    named = _share(name, name_mass)
+    named = _share(name, name_mass) if name else 0.0
     return [
         bm25 / total,
         in_parameters / total,
         covered / total,
         len(occurrences) / len(terms),
-        max(named, _share(title, title_mass)),
-        _share(server, server_mass),
-        _share(sum([terms[term].rarity for term in in_opening]), opening_mass),
-        _share(sum([terms[term].rarity for term in in_summary]), summary_mass),
-        _share(parameters, parameters_mass),
+        max(named, _share(title, title_mass)) if title else named,
+        # Not kept with the tool: few queries have words of these.
+        _share(server, vocabulary.mass(tool.stems_in(SERVER, vocabulary.stem_of))) if server else 0.0,
+        _share(sum([terms[term].rarity for term in in_opening]), opening_mass) if in_opening else 0.0,
+        _share(sum([terms[term].rarity for term in in_summary]), summary_mass) if in_summary else 0.0,
+        _share(parameters, vocabulary.mass(tool.stems_in(PARAMETERS, vocabulary.stem_of))) if parameters else 0.0,
         sum([terms[left].weight + terms[right].weight for left, right in neighbours]) / total,
-        1.0 if named >= 1.0 and tool.name_end > 1 and _stands_in(opening[: tool.name_end], query, vocabulary) else 0.0,
+        1.0 if named >= 1.0 and name_end > 1 and _stands_in(opening[:name_end], query.stems) else 0.0,
         1.0 if rarest >= query.rarest else 0.0,
         0.0,
     ]
@@ -246,12 +245,10 @@ def _share(part: float, whole: float) -> float:
     return min(1.0, part / whole) if whole else 0.0
 
 
-def _stands_in(name: Sequence[int], query: Query, vocabulary: Vocabulary) -> bool:
-    stem_of, stems = vocabulary.stem_of, query.stems
-    wanted = [stem_of[word] for word in name]
-    length = len(wanted)
+def _stands_in(name: tuple[int, ...], stems: Sequence[int]) -> bool:
+    length = len(name)
     return any(
-        stems[start] == wanted[0] and stems[start : start + length] == wanted
+        stems[start] == name[0] and tuple(stems[start : start + length]) == name
         for start in range(len(stems) - length + 1)
     )
 

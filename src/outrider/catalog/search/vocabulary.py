@@ -48,8 +48,10 @@ class Query(msgspec.Struct):
 
     Attributes:
         terms: the words that tools have.
+        positions: stem id to position in `terms`.
         matches: word id to (position in `terms`, share of an occurrence that it counts, whether it is the exact form).
         joins: word id to the positions of the terms that are that word when written together.
+        joined_stems: the same by stem id.
         wanted: the word ids of `matches` and `joins`.
         pairs: pairs of term positions that are neighbours in the text.
         weight: sum of the weights of `terms`.
@@ -59,8 +61,10 @@ class Query(msgspec.Struct):
     """
 
     terms: list[QueryTerm]
+    positions: dict[int, int]
     matches: dict[int, tuple[int, float, bool]]
     joins: dict[int, tuple[int, ...]]
+    joined_stems: dict[int, tuple[int, ...]]
     wanted: frozenset[int]
     pairs: set[tuple[int, int]]
     weight: float
@@ -90,7 +94,7 @@ class Vocabulary:
         self.tools = 0
         self.generation = 0
         self._rarities: dict[int, float] = {}
-        self._rarities_for = 0
+        self._masses: dict[int, float] = {}
         self._words: dict[str, int] = {}
         self._stems: dict[str, int] = {}
         self._typos = Spellings(self.spellings, self._words)
@@ -126,17 +130,27 @@ class Vocabulary:
             frequency[stem_id] += sign
         self.tools += sign
         self.generation += 1
+        self._rarities.clear()
+        self._masses.clear()
 
     def rarity(self, frequency: int) -> float:
         """The BM25 inverse document frequency of what `frequency` of the tools have."""
-        # The same few frequencies are asked for again and again while the number of tools stays.
-        if self._rarities_for != self.tools:
-            self._rarities_for = self.tools
-            self._rarities.clear()
+        # The same few frequencies are asked for again and again.
         known = self._rarities.get(frequency)
         if known is None:
             known = self._rarities[frequency] = math.log(1 + (self.tools - frequency + 0.5) / (frequency + 0.5))
         return known
+
+    def mass(self, stems: Iterable[int]) -> float:
+        """The summed rarity of the distinct ones of `stems`, those apart that carry no topic."""
+        known = self._masses
+        # In their order: a sum in the order of a set could depend on which tools came first.
+        return sum([known[stem_id] if stem_id in known else self._mass_of(stem_id) for stem_id in dict.fromkeys(stems)])
+
+    def _mass_of(self, stem_id: int) -> float:
+        mass = 0.0 if self.is_stop[stem_id] else self.rarity(self.stem_frequency[stem_id])
+        self._masses[stem_id] = mass
+        return mass
 
     def parse(self, text: str, *, most_terms: int) -> Query:
         """What `text` asks for. Words that carry no topic are dropped unless there are no others.
@@ -148,7 +162,7 @@ class Vocabulary:
         words = split_words(text)
         content = [word for word in words if word not in STOP_WORDS] or words
         if not content:
-            return Query([], {}, {}, frozenset(), set(), 0.0, 0.0, 0.0, [])
+            return Query([], {}, {}, {}, {}, frozenset(), set(), 0.0, 0.0, 0.0, [])
         counts = Counter(content)
         live = {word: self._live_stem(word) for word in counts}
         shares = dict.fromkeys(counts, 1.0)
@@ -197,16 +211,17 @@ class Vocabulary:
             for index, term in enumerate(terms)
             for word in self.forms[term.stem]
         }
-        joins: dict[int, tuple[int, ...]] = {}
+        joined_stems: dict[int, tuple[int, ...]] = {}
         for (left, right), together in joined.items():
             parts = [part for word in (left, right) if (part := live[word]) is not None and part != together]
-            for form in self.forms[together]:
-                joins.setdefault(form, tuple(position[part] for part in parts if part in position))
+            joined_stems.setdefault(together, tuple([position[part] for part in parts if part in position]))
+        joins = {form: parts for stem_id, parts in joined_stems.items() for form in self.forms[stem_id]}
         stems = [stem_id for word in content if (stem_id := live[word]) is not None]
         pairs = {(position[a], position[b]) for a, b in pairwise(stems) if a in position and b in position}
         weight, rarest = sum(term.weight for term in terms), max((term.rarity for term in terms), default=0.0)
         wanted = frozenset((*matches, *joins))
-        return Query(terms, matches, joins, wanted, pairs, weight, sum(unknown.values()), rarest, stems)
+        missing = sum(unknown.values())
+        return Query(terms, position, matches, joins, joined_stems, wanted, pairs, weight, missing, rarest, stems)
 
     def _live_stem(self, word: str) -> int | None:
         stem_id = self._stems.get(stem(word))
