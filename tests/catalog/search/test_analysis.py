@@ -73,6 +73,11 @@ def test_separators_and_emoji_alone_have_no_words() -> None:
         ("searching", "search"),
         ("deleted", "delete"),
         ("café", "cafe"),
+        ("việt", "viet"),
+        ("αρχείων", "αρχειων"),  # as it is written in capitals
+        ("łódź", "lodz"),
+        ("smørrebrød", "smorrebrod"),
+        ("ёлка", "елка"),
     ],
 )
 def test_inflections_and_accents_share_a_stem(inflected: str, plain: str) -> None:
@@ -84,6 +89,8 @@ def test_letters_that_only_look_accented_keep_their_marks() -> None:
     """Case 59: й is a letter of its own, and a Devanagari mark is a vowel."""
     assert stem("мой") != stem("мои")
     assert stem("हिन्दी") == "हिन्दी"
+    assert stem("ไทย") == "ไทย"
+    assert stem("が") != stem("か")
 
 
 def test_verbs_of_action_are_no_stop_words() -> None:

@@ -170,6 +170,38 @@ def _script_parts(run: str) -> list[tuple[int, str]]:
     return pieces
 
 
+_PLAIN_LETTERS: Final = str.maketrans(
+    {
+        "ł": "l",
+        "ø": "o",
+        "đ": "d",
+        "ð": "d",
+        "þ": "th",
+        "æ": "ae",
+        "œ": "oe",
+        "ı": "i",
+        "ħ": "h",
+        "ŋ": "n",
+        "ŧ": "t",
+        "ё": "е",
+    }
+)
+"""Letters that do not decompose, and what people write for them whose keyboard lacks them; ё is written as е by most who have it."""
+
+
+def _without_accents(word: str) -> str:
+    """A folded word as it is written in haste or in capitals: Latin and Greek letters without marks.
+
+    Nowhere else is a mark left out: in Devanagari or Thai it is a vowel, and й is not и.
+    """
+    bare: list[str] = []
+    for character in unicodedata.normalize("NFD", word.translate(_PLAIN_LETTERS)):
+        if unicodedata.combining(character) and bare and (bare[-1].isascii() or "\u0370" <= bare[-1] <= "\u03ff"):
+            continue
+        bare.append(character)
+    return unicodedata.normalize("NFC", "".join(bare))
+
+
 _stem_word: Callable[[str], list[str]] | None = None
 
 
@@ -183,12 +215,9 @@ def stem(word: str) -> str:
     if not word.isascii():
         if word.isalpha() and len(word) <= 2:
             return word
-        decomposed = unicodedata.normalize("NFD", word)
-        # Only what decomposes into ASCII loses its marks: in Devanagari or Thai a mark is a vowel, й is not и.
-        bare = "".join(c for c in decomposed if not unicodedata.combining(c))
-        if not bare.isascii():
+        word = _without_accents(word)
+        if not word.isascii():
             return word
-        word = bare
     if len(word) < 3:
         return word
     if _stem_word is None:
