@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from outrider.redaction import MASK, Redactor, secrets_of, show_command, show_url
+from outrider.redaction import MASK, Redactor, secrets_of, show_command, show_url, unfilled
 
 secrets = st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=3, max_size=30)
 texts = st.text(max_size=50)
@@ -110,6 +110,20 @@ class TestSecrets:
         """Ours: whoever describes a failure must not fail."""
         secrets_of(url=url)
         show_url(url)
+
+
+class TestPlaceholders:
+    def test_what_was_filled_in_is_shown_as_it_is_written(self) -> None:
+        """Ours: the value of a placeholder is written nowhere; in a host, which is shown in lower case, neither."""
+        filled = {"Tenant-7": "${TENANT}", "key-in-path": "{env:KEY}", "8080": "${PORT}"}
+        shown = unfilled(show_url("https://Tenant-7.example.com:8080/s/key-in-path/mcp?k=key-in-path"), filled)
+        assert shown == "https://${TENANT}.example.com:8080/s/{env:KEY}/mcp"
+        assert unfilled(show_command(["x", "--tenant=Tenant-7"]), filled) == "x --tenant=${TENANT}"
+        assert unfilled(r"C:\x\keys", {r"x\keys": r"{file:a\1}"}) == r"C:\{file:a\1}"
+
+    def test_it_is_masked_by_the_rule_for_variables(self) -> None:
+        """Ours: three characters if the name speaks of a secret, six if not."""
+        assert secrets_of(filled={"abc": "${TOKEN}", "def": "${PORT}", "region-1": "${REGION}"}) == {"abc", "region-1"}
 
 
 class TestRedactor:

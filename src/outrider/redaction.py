@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-__all__ = ["MASK", "Redactor", "secrets_of", "show_command", "show_url"]
+__all__ = ["MASK", "Redactor", "secrets_of", "show_command", "show_url", "unfilled"]
 
 MASK: Final = "•••"
 """What stands in the place of a secret."""
@@ -52,6 +52,14 @@ def show_command(argv: Iterable[str]) -> str:
     return " ".join(shown for shown, _ in _arguments(argv))
 
 
+def unfilled(shown: str, filled: Mapping[str, str]) -> str:
+    """`shown`, from `show_url` or `show_command`, with placeholders such as `${TOKEN}` in the place of what was filled in for them."""
+    for value in sorted(secrets_of(filled=filled) & filled.keys(), key=len, reverse=True):
+        # A host is shown in lower case, whatever was configured.
+        shown = re.sub(re.escape(value), filled[value].replace("\\", r"\\"), shown, flags=re.IGNORECASE)
+    return shown
+
+
 def _arguments(argv: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Each argument as it may be shown, with the secret that it holds, or ""."""
     value_follows = False
@@ -76,11 +84,13 @@ def secrets_of(
     headers: Mapping[str, str] | None = None,
     env: Mapping[str, str] | None = None,
     argv: Iterable[str] = (),
+    filled: Mapping[str, str] | None = None,
 ) -> set[str]:
     """The values of a target's configuration that must never be shown.
 
     All configured header values and the parts of a URL that `show_url` drops; environment values whose name speaks of a secret, or
-    that are six characters or longer; arguments that `show_command` masks. Values shorter than three characters cannot be masked
+    that are six characters or longer; arguments that `show_command` masks; values that were filled in, given with their placeholders, by
+    the rule for environment values. Values shorter than three characters cannot be masked
     without making every text unreadable, and are left alone.
     """
     found: set[str] = set()
@@ -97,7 +107,7 @@ def secrets_of(
             found.add(value.strip())
             found.update(value.split())
             found |= _basic_credentials(value)
-    for name, value in (env or {}).items():
+    for name, value in [*(env or {}).items(), *((name, value) for value, name in (filled or {}).items())]:
         if len(value) >= (_LONG_ENOUGH_IF_NAMED if _SECRET_NAME.search(name) else _LONG_ENOUGH):
             found.add(value)
     argv = tuple(argv)

@@ -224,6 +224,7 @@ class TestUntrustedTexts:
         """Case 69: userinfo, query, fragment, variables, headers; in errors, transcript, JSON, stderr and what is remembered."""
         url = "http://u:SECRET1@127.0.0.1:1/mcp?api_key=SECRET2#SECRET3"
         fake = fake_stdio(Script(start=[stderr("the token is SECRET4-long\n"), exit_with(1)]))
+        elsewhere = fake_http(Script(on(None, respond(403, text="no page /SECRET8-long/mcp"))))
         echo = fake_http(Script(on(None, respond(403, text="you sent Bearer SECRET5-long"))))
         outputs = [
             user.run("discover", "-v", url, "--timeout", "5").everything,
@@ -234,8 +235,18 @@ class TestUntrustedTexts:
             user.run("discover", "--json", echo.url, "--header", "Authorization: Bearer SECRET5-long\n").everything,
         ]
         user.configure(
-            {"a": {"url": url, "headers": {"X-Key": "SECRET6-long"}}, "b": entry(["x"], env={"T": "SECRET7"})}
+            {
+                "a": {"url": url, "headers": {"X-Key": "SECRET6-long"}},
+                "b": entry(["x"], env={"T": "SECRET7"}),
+                "c": {"url": elsewhere.url.replace("/mcp", "/${IN_PATH}/mcp")},
+                "d": entry([*fake.command, "${IN_ARGUMENT}"], env={"TOKEN": "SECRET4-long"}),
+                "e": {"command": "/no/${IN_ARGUMENT}/such"},
+            }
         )
+        filled = {"IN_PATH": "SECRET8-long", "IN_ARGUMENT": "SECRET9-long"}
+        outputs += [
+            user.run(*command.split(), **filled).everything for command in ("discover -v", "discover --json", "tools")
+        ]
         outputs += [user.run("config", *more).everything for more in ((), ("--json",))]
         outputs += [user.run(command, "--offline").everything for command in ("discover", "tools")]
         outputs.append(user.run("cache", "list", "--json").everything)

@@ -50,7 +50,7 @@ from outrider.protocol.jsonrpc import (
     decode_messages,
     same_id,
 )
-from outrider.redaction import secrets_of, show_url
+from outrider.redaction import secrets_of, show_url, unfilled
 
 __all__ = ["HttpChannel", "HttpConnection", "LocalhostResolver", "challenge_of", "proxy_for"]
 
@@ -214,7 +214,8 @@ class HttpConnection:
             found = await self._resolver.resolve(host, port, socket.AF_UNSPEC)
         except OSError as lookup:
             return ConnectFailed(
-                f"the host {host} is not known: {lookup.strerror}", hint="check the spelling and the network"
+                f"the host {unfilled(host, self.target.filled)} is not known: {lookup.strerror}",
+                hint="check the spelling and the network",
             )
         tried = ", ".join(f"[{a['host']}]:{port}" if ":" in a["host"] else f"{a['host']}:{port}" for a in found)
         return ConnectFailed(

@@ -24,8 +24,9 @@ from typing import Final
 from outrider.client.child import Child, spawn
 from outrider.client.command import child_environment, explain_failure, find_program
 from outrider.client.target import ClientOptions, StdioTarget
-from outrider.errors import ConnectionLost
+from outrider.errors import ConnectFailed, ConnectionLost
 from outrider.protocol.framing import LineDecoder, Overflow, encode_line
+from outrider.redaction import unfilled
 
 __all__ = ["ExitStatus", "StdioProcess"]
 
@@ -94,12 +95,18 @@ class StdioProcess:
             ConnectFailed: it cannot be started; the message says why, the hint what to do.
         """
         environment = child_environment(target.env, ours=os.environ, inherit_all=target.inherit_env)
-        program = find_program(target.argv, environment, target.cwd)
         process = cls(options)
         try:
-            process._child = spawn(target.argv, program, env=environment, cwd=target.cwd, listener=process)
-        except (OSError, ValueError) as error:
-            raise explain_failure(error, target.argv, program) from error
+            program = find_program(target.argv, environment, target.cwd)
+            try:
+                process._child = spawn(target.argv, program, env=environment, cwd=target.cwd, listener=process)
+            except (OSError, ValueError) as error:
+                raise explain_failure(error, target.argv, program) from error
+        except ConnectFailed as failure:
+            if not target.filled:
+                raise
+            message, hint = (unfilled(text, target.filled) for text in (str(failure), failure.hint))
+            raise ConnectFailed(message, hint=hint) from None
         return process
 
     # -- talking -------------------------------------------------------------------------------------------------------------------

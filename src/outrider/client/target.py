@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from outrider.client.inputs import InputHandlers
 from outrider.errors import ConfigError
 from outrider.protocol.framing import MAX_MESSAGE_BYTES
 from outrider.protocol.versions import VERSIONS, Era, era_of
-from outrider.redaction import Redactor, secrets_of, show_command, show_url
+from outrider.redaction import Redactor, secrets_of, show_command, show_url, unfilled
 
 __all__ = ["FRAMING_HEADERS", "ClientOptions", "HttpTarget", "Pin", "StdioTarget", "Target", "parse_target"]
 
@@ -45,22 +45,24 @@ class StdioTarget:
         env: variables of this entry's own, laid over the documented base list of inherited ones.
         cwd: the working directory, or None for ours.
         inherit_env: hand on our whole environment instead of the base list.
+        filled: values that were filled in for placeholders, each with the placeholder: shown in its place, and masked elsewhere.
     """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
     inherit_env: bool = False
+    filled: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def label(self) -> str:
         """The command as it may be shown."""
-        return show_command(self.argv)
+        return unfilled(show_command(self.argv), self.filled)
 
     @cached_property
     def redact(self) -> Redactor:
         """Masks this target's secrets in any text."""
-        return Redactor(secrets_of(env=self.env, argv=self.argv))
+        return Redactor(secrets_of(env=self.env, argv=self.argv) | secrets_of(filled=self.filled))
 
 
 @dataclass(frozen=True)
@@ -71,21 +73,23 @@ class HttpTarget:
         url: the MCP endpoint, http or https, without user, password and fragment.
         headers: sent with every request to the URL's own origin and never to another; credentials belong here.
         sse: the URL is known to speak the HTTP+SSE transport of 2024-11-05; nothing else is tried.
+        filled: values that were filled in for placeholders, each with the placeholder: shown in its place, and masked elsewhere.
     """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     sse: bool = False
+    filled: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def label(self) -> str:
         """The URL as it may be shown."""
-        return show_url(self.url)
+        return unfilled(show_url(self.url), self.filled)
 
     @cached_property
     def redact(self) -> Redactor:
         """Masks this target's secrets in any text."""
-        return Redactor(secrets_of(url=self.url, headers=self.headers))
+        return Redactor(secrets_of(url=self.url, headers=self.headers, filled=self.filled))
 
     @cached_property
     def has_credential(self) -> bool:
@@ -197,11 +201,9 @@ def parse_target(
         ConfigError: it is neither, or a header cannot be sent. The message never holds a header's value.
     """
     if isinstance(target, HttpTarget):
-        return _http_target(target.url, {**target.headers, **(headers or {})}, sse=target.sse)
+        return _http_target(target.url, {**target.headers, **(headers or {})}, sse=target.sse, filled=target.filled)
     if isinstance(target, StdioTarget):
-        return StdioTarget(
-            target.argv, {**target.env, **(env or {})}, str(cwd) if cwd else target.cwd, target.inherit_env
-        )
+        return replace(target, env={**target.env, **(env or {})}, cwd=str(cwd) if cwd else target.cwd)
     if isinstance(target, str):
         if re.match(r"(?i)https?://", target.strip()):
             return _http_target(target.strip(), headers or {})
@@ -232,7 +234,9 @@ def parse_target(
     return StdioTarget(argv, dict(env or {}), str(cwd) if cwd else None)
 
 
-def _http_target(url: str, headers: Mapping[str, str], *, sse: bool = False) -> HttpTarget:
+def _http_target(
+    url: str, headers: Mapping[str, str], *, sse: bool = False, filled: Mapping[str, str] | None = None
+) -> HttpTarget:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -266,7 +270,9 @@ def _http_target(url: str, headers: Mapping[str, str], *, sse: bool = False) -> 
     netloc = f"[{host}]" if ":" in host else host
     if port is not None:
         netloc += f":{port}"
-    return HttpTarget(urlunsplit((parts.scheme.lower(), netloc, parts.path or "/", parts.query, "")), sound, sse)
+    return HttpTarget(
+        urlunsplit((parts.scheme.lower(), netloc, parts.path or "/", parts.query, "")), sound, sse, filled or {}
+    )
 
 
 def _is_latin1(value: str) -> bool:

@@ -21,7 +21,7 @@ from outrider.catalog.sources import (
     resolve,
     url_entry,
 )
-from outrider.client.target import HttpTarget, StdioTarget
+from outrider.client.target import HttpTarget, StdioTarget, parse_target
 from outrider.errors import ConfigError
 
 SECRET = "s3cr3t-value"
@@ -256,6 +256,21 @@ def test_a_resolved_server_is_what_the_client_takes() -> None:
     sse = resolve(plain({"type": "sse", "url": "https://u:p@h/sse"}), linux()).target()
     assert isinstance(sse, HttpTarget)
     assert (sse.url, sse.sse, list(sse.headers)) == ("https://h/sse", True, ["Authorization"])
+
+
+def test_the_value_of_a_placeholder_is_shown_nowhere() -> None:
+    """Ours: a label, which is remembered on disk, has the placeholder; what a server repeats is masked; folders stay readable."""
+    env = {"PATH_KEY": SECRET, "REGION": "region-1", "HOME": "/home/u"}
+    url = resolve(plain({"url": "https://h/${PATH_KEY}/mcp", "headers": {"A": "${PATH_KEY}"}}), linux(**env)).target()
+    assert url.label == "https://h/${PATH_KEY}/mcp"
+    assert SECRET not in url.redact(f"no such page: /{SECRET}/mcp") + repr(url.label)
+    args = ["${HOME}/x", "${REGION}", "--key", "${PATH_KEY}", "${workspaceFolder}/y", "${UNSET:-plain}"]
+    stdio = resolve(plain({"command": "c", "args": args}), linux(**env)).target()
+    assert stdio.label == "c /home/u/x ${REGION} --key ••• /home/u/p/y plain"
+    assert stdio.redact(f"{SECRET} in region-1 of /home/u") == "••• in ••• of /home/u"
+    again = parse_target(stdio, env={"B": "1"})
+    assert again.label == stdio.label
+    assert stdio == StdioTarget(("c", "/home/u/x", "region-1", "--key", SECRET, "/home/u/p/y", "plain"))
 
 
 def test_bytes_that_are_no_text_reach_a_process_and_no_url() -> None:

@@ -242,6 +242,7 @@ class Scope:
     Attributes:
         missing: one phrase for each placeholder without a value, in the order met, such as "the environment variable TOKEN".
         hints: what the user can do about them, in the same order, without repeats.
+        filled: every value that was filled in, with its placeholder; folders, separators and defaults are not among them.
     """
 
     def __init__(
@@ -271,6 +272,7 @@ class Scope:
         }
         self.missing: list[str] = []
         self.hints: list[str] = []
+        self.filled: dict[str, str] = {}
 
     def define(self, variables: Mapping[str, str]) -> None:
         """From now on, `variables` have a value too, and win."""
@@ -295,6 +297,10 @@ class Scope:
     def _value(self, reference: Reference) -> str:
         value = self._lookup(reference)
         if value is not None:
+            if reference.kind != "place":
+                self.filled.setdefault(
+                    value, reference.written if reference.default is None else f"${{{reference.name}}}"
+                )
             return value
         if reference.default is not None:
             return self.fill(reference.default)

@@ -24,6 +24,7 @@ from outrider.catalog.sources.placeholders import Scope
 from outrider.catalog.sources.places import Surroundings
 from outrider.catalog.sources.wording import shown
 from outrider.errors import ConfigError
+from outrider.redaction import unfilled
 
 if TYPE_CHECKING:
     from outrider.client.target import Target
@@ -36,6 +37,21 @@ _ASSIGNMENT: Final = re.compile(
     r"""^[ \t]*(?:export[ \t]+)?([A-Za-z_][\w.]*)[ \t]*=[ \t]*(?:'([^']*)'|"((?:\\.|[^"\\])*)"|([^\n]*?))[ \t]*(?:[ \t]\#[^\n]*)?$""",
     re.MULTILINE | re.DOTALL,
 )
+_KNOWN_TO_ALL: Final = (
+    "HOME",
+    "USERPROFILE",
+    "USER",
+    "USERNAME",
+    "LOGNAME",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "LANG",
+)
+"""Variables whose values are no secret anywhere: folders and names that every program of the user sees."""
 _ESCAPES: Final = {"n": "\n", "r": "\r", '"': '"'}
 """Those of the dotenv libraries; no others, for Windows paths stand there too."""
 
@@ -49,6 +65,7 @@ class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
         fingerprint: digest of all that decides what is started or called (command, arguments, variables and their values, folder, URL,
             headers): an entry that is edited, or a variable that changes, gives another one. For comparing within this process; it
             is not keyed, so it is not to be stored (`cache.fingerprint` makes those that are).
+        filled: the values that stand for placeholders, each with its placeholder, but for those that every server sees in its environment.
     """
 
     key: str
@@ -63,6 +80,7 @@ class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     start_timeout_s: float | None = None
     request_timeout_s: float | None = None
+    filled: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"<ResolvedTarget {self.key} ({self.transport})>"
@@ -76,8 +94,8 @@ class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
         from outrider.client.target import HttpTarget, StdioTarget, parse_target
 
         if self.url is not None:
-            return parse_target(HttpTarget(self.url, self.headers, sse=self.transport == "sse"))
-        return StdioTarget((self.command or "", *self.args), self.env, self.cwd)
+            return parse_target(HttpTarget(self.url, self.headers, sse=self.transport == "sse", filled=self.filled))
+        return StdioTarget((self.command or "", *self.args), self.env, self.cwd, filled=self.filled)
 
 
 def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str] | None = None) -> ResolvedTarget:
@@ -137,7 +155,12 @@ def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str
         headers=headers,
         start_timeout_s=entry.start_timeout_s,
         request_timeout_s=entry.request_timeout_s,
+        filled={value: written for value, written in scope.filled.items() if not _is_known_to_all(value, where)},
     )
+
+
+def _is_known_to_all(value: str, where: Surroundings) -> bool:
+    return any(where.env.get(name) == value for name in _KNOWN_TO_ALL)
 
 
 def _listed(things: list[str]) -> str:
@@ -224,7 +247,9 @@ def _variables_in(folders: _Folders, scope: Scope, path: str) -> dict[str, str]:
     try:
         text = folders.read(folders.absolute(path, folders.workspace))
     except OSError as error:
-        scope.missing.append(f"the environment file {shown(path)} ({(error.strerror or 'cannot be read').lower()})")
+        scope.missing.append(
+            f"the environment file {shown(unfilled(path, scope.filled))} ({(error.strerror or 'cannot be read').lower()})"
+        )
         scope.hints.append("check the path")
         return {}
     env: dict[str, str] = {}
