@@ -18,6 +18,7 @@ from fakes.scripts import (
     STREAM,
     Script,
     complete,
+    error,
     exit_with,
     gate,
     legacy,
@@ -119,6 +120,24 @@ def changing(*first: Any) -> Script:
         on("tools/list", result(complete(tools=[tool("before")])), times=1),
         *modern(tools=[tool("after")], capabilities=ANNOUNCES),
     )
+
+
+class TestLists:
+    async def test_a_list_that_could_not_be_had_anew_is_kept_and_marked(self, fake_http: FakeHttp) -> None:
+        """Case 67: what was remembered stays, as stale and with the reason; the server itself has not failed."""
+        listed = on("tools/list", result(complete(tools=[tool("before")])), times=1)
+        fake = fake_http(Script(listed, on("tools/list", error(-32603, "db down")), *modern()))
+        async with member(fake.url, watch=False) as watched:
+            await watched.member.refresh_soon()
+            assert watched.names == ["before"]
+            await watched.member.refresh_soon(force=True)
+            view = watched.member.view
+            assert (watched.names, view.state, view.failure) == (["before"], ServerState.REMEMBERED, None)
+            assert view.warnings == (
+                "tools/list failed: the server answered error -32603: db down; what is remembered is shown",
+            )
+            assert view.report is not None
+            assert view.report.source == "stale"
 
 
 class TestListening:

@@ -66,6 +66,16 @@ class TestTools:
         assert lines[-1].startswith("4 tools of 2 servers, about ")
         assert all(line == line.rstrip() and len(line) <= 80 for line in lines)
 
+    def test_a_tool_that_is_left_out_is_named(self, user: User, fake_stdio: FakeStdio) -> None:
+        """Case 30: on stderr, a few for each server; all of them in JSON; the others are listed."""
+        bad = [tool(f"bad{number}", inputSchema=None) for number in range(5)]
+        user.configure({"a": entry(fake_stdio(Script(*modern(tools=[TYPED, *bad]))).command)})
+        done = user.run("tools")
+        assert (done.code, "book" in done.out, "bad" in done.out) == (0, True, False)
+        assert "! a: tools: 'bad0' left out: inputSchema # is null, not a JSON Schema object" in done.err.splitlines()
+        assert done.err.splitlines()[-1] == "! a: 2 more warnings; `outrider discover a` has them"
+        assert len(user.run("tools", "--json").json["servers"][0]["warnings"]) == 5
+
     def test_one_is_not_many(self, user: User, booking: Fake) -> None:
         """Ours: singular and plural."""
         lines = user.run("tools").out.splitlines()

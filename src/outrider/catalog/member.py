@@ -215,7 +215,7 @@ class Member:
             if report.failure is not None:
                 self._fail(report.failure, report)
                 return
-            is_whole = not any(_has_failed(listing) for listing in _listings(report))
+            is_whole = not any(_has_failed(listing) or _stands_in(listing) for listing in _listings(report))
             if is_whole:
                 self._retry_s = _FIRST_RETRY_S
             before = self.view.tools
@@ -463,6 +463,11 @@ def _items(listing: Listing[T] | None) -> tuple[T, ...]:  # type: ignore[type-va
 def _listings(report: DiscoveryReport) -> tuple[Listing[Any] | None, ...]:
     """In the order of the view's lists."""
     return report.tools, report.prompts, report.resources, report.resource_templates
+
+
+def _stands_in(listing: Listing[Any] | None) -> bool:
+    """Whether a list is what was remembered, because it could not be had anew."""
+    return listing is not None and listing.source is Source.STALE
 
 
 def _has_failed(listing: Listing[Any] | None) -> bool:

@@ -31,6 +31,7 @@ __all__ = ["call", "search", "show", "tools"]
 T = TypeVar("T")
 
 _LONGEST_WAIT_S = 60.0
+_FLAWS_TOLD = 3
 
 
 def _with_catalog(work: Callable[[Any], Awaitable[T]], **given: Any) -> T:
@@ -60,6 +61,17 @@ def _told_state(catalog: Any) -> None:
     tell_drifts(catalog)
 
 
+def _tell_flaws(catalog: Any) -> None:
+    """On stderr: which tools were left out or are not as they should be, and which lists are old ones; a few for each server."""
+    for view in catalog.servers.values():
+        flaws = [warning for warning in view.warnings if warning.startswith(("tools: ", "tools/list "))]
+        for flaw in flaws[:_FLAWS_TOLD]:
+            click.echo(f"! {visible(view.name)}: {visible(flaw)}", err=True)
+        if len(flaws) > _FLAWS_TOLD:
+            more = count(len(flaws) - _FLAWS_TOLD, "more warning")
+            click.echo(f"! {visible(view.name)}: {more}; `outrider discover {visible(view.key)}` has them", err=True)
+
+
 def tell_drifts(catalog: Any) -> None:
     """On stderr: each thing that differs from the lock file, if one is enforced and drift is not let through."""
     for view in catalog.servers.values():
@@ -81,6 +93,7 @@ def _state_as_json(catalog: Any) -> list[dict[str, Any]]:
             "failure": None if view.failure is None else {"kind": view.failure.kind, "message": view.failure.message},
             "tools": len(view.tools),
             "estimatedTokens": view.tokens,
+            "warnings": list(view.warnings),
             "drifts": to_builtins(view.drifts),
         }
         for view in catalog.servers.values()
@@ -125,6 +138,7 @@ def tools(as_json: bool, **given: Any) -> int:
             f"{count(len(snapshot.tools), 'tool')} of {count(len(snapshot.servers), 'server')}, about {snapshot.tokens:,} tokens in all"
         )
         _told_state(catalog)
+        _tell_flaws(catalog)
         return EXIT_FAILED if snapshot.failed or snapshot.pending else EXIT_OK
 
     return _with_catalog(work, **given)

@@ -107,8 +107,13 @@ class Gathering:
         for page in recalled.pages:
             again._take(read_page(self._kind, page.value), None)
         again._warnings = [*self._warnings, *(warning for warning in again._warnings if warning not in self._warnings)]
+        source = recalled.source
+        if recalled.error is not None:
+            source = Source.STALE  # whatever its age: it was to be asked for anew
+            reason = str(recalled.error)[:300] or type(recalled.error).__name__
+            again._warnings.append(f"{self._kind.method} failed: {reason}; what is remembered is shown")
         return msgspec.structs.replace(
-            again.listing(), source=recalled.source, received_ms=min(p.received_ms for p in recalled.pages)
+            again.listing(), source=source, received_ms=min(p.received_ms for p in recalled.pages)
         )
 
     def cut_off(self, why: str) -> None:
