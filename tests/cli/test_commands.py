@@ -14,7 +14,7 @@ import pytest
 
 from cli.user import DEADLINE_S, User, entry, sample
 from fakes.running import FakeStdio
-from fakes.scripts import LINGER, Script, legacy, modern
+from fakes.scripts import LINGER, Script, legacy, modern, tool
 from outrider.cli import _COMMANDS
 from outrider.cli.streams import wants_colour
 
@@ -175,6 +175,33 @@ class TestTheCommand:
         """Ours."""
         done = user.run(_OUTRIDER_COMPLETE="bash_complete", COMP_WORDS="outrider s", COMP_CWORD="1")
         assert done.out.split() == ["plain,search", "plain,show"]
+
+    def test_completion_knows_servers_tools_and_arguments_and_asks_nobody(
+        self, user: User, fake_stdio: FakeStdio
+    ) -> None:
+        """Ours: from configuration and memory; what a shell would trip over is not proposed; errors propose nothing."""
+        schema = {"type": "object", "properties": {"people": {"type": "integer"}, "name": {"type": "string"}}}
+        tools = [tool("book", inputSchema=schema), tool("two words"), tool("$(rm)"), tool("look")]
+        fake = fake_stdio(Script(*modern(tools=tools)))
+        user.configure({"tables": entry(fake.command), "off": {"command": "x", "disabled": True}})
+
+        def proposed(*words: str) -> list[str]:
+            typed = " ".join(("outrider", *words))
+            done = user.run(_OUTRIDER_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=str(len(words)))
+            assert (done.code, done.err) == (0, "")
+            return [line.removeprefix("plain,") for line in done.out.split()]
+
+        assert proposed("call", "") == []
+        assert user.run("tools").code == 0
+        spawns = fake.spawns
+        assert proposed("tools", "") == ["tables"]
+        assert proposed("show", "") == ["tables/book", "tables/look"]
+        assert proposed("call", "bo") == ["book"]
+        assert proposed("call", "book", "name=x", "") == ["people:="]
+        assert proposed("call", "unknown", "") == []
+        (user.project / ".mcp.json").write_text("{")
+        assert proposed("call", "") == []
+        assert fake.spawns == spawns
 
     def test_a_reader_who_leaves_early_is_no_failure(self, user: User) -> None:
         """Ours: as with `| head -1`; nothing is said about it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from outrider.cli.completion import complete_servers
 from outrider.cli.text import count, visible
 from outrider.client.target import ClientOptions, Pin, StdioTarget, Target, parse_target
 from outrider.errors import ConfigError
@@ -73,7 +74,7 @@ def target_options(function: F) -> F:
     function = click.option("--offline", is_flag=True, help="Ask nobody; show only what is remembered.")(
         asking_options(function)
     )
-    return click.argument("targets", nargs=-1, metavar="[TARGET]...")(function)
+    return click.argument("targets", nargs=-1, metavar="[TARGET]...", shell_complete=complete_servers)(function)
 
 
 def asking_options(function: F) -> F:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from outrider.cli import EXIT_FAILED, EXIT_OK
+from outrider.cli.completion import complete_arguments, complete_servers, complete_tools
 from outrider.cli.results import SaveFailed, save_files, show_result
 from outrider.cli.streams import write_json
 from outrider.cli.targets import (
@@ -215,7 +216,7 @@ def _show_hit(hit: Any) -> None:
 
 
 @click.command("show", cls=TargetCommand)
-@click.argument("tool")
+@click.argument("tool", shell_complete=complete_tools)
 @target_options
 @lock_options
 def show(tool: str, as_json: bool, **given: Any) -> int:
@@ -279,8 +280,8 @@ def _show_parameters(schema: dict[str, Any]) -> None:
 
 
 @click.command("call", cls=TargetCommand)
-@click.argument("tool")
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...")
+@click.argument("tool", shell_complete=complete_tools)
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE | KEY:=JSON]...", shell_complete=complete_arguments)
 @click.option("--arguments", "--args", "whole", metavar="JSON", help="All arguments as one JSON object.")
 @click.option("--save", metavar="DIR", help="Write images, audio and other files of the result into this folder.")
 @click.option("--no-check", is_flag=True, help="Send the arguments without checking them against the tool's schema.")
@@ -289,6 +290,7 @@ def _show_parameters(schema: dict[str, Any]) -> None:
     "targets",
     multiple=True,
     metavar="TARGET",
+    shell_complete=complete_servers,
     help="Only this server: a URL, a name or a file. Repeatable.",
 )
 @asking_options
