@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from client import compile_ours
 from outrider.catalog.catalog import Catalog, CatalogOptions
 from outrider.catalog.snapshot import ServerState
 from outrider.client.target import ClientOptions
@@ -181,6 +182,7 @@ def main() -> None:
     if arguments.job:
         run_job()
         return
+    compile_ours()
     result = measure(arguments.stdio, arguments.http)
     if arguments.json:
         print(json.dumps(result, indent=2))

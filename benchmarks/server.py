@@ -33,6 +33,7 @@ from client import (
     ROOT,
     STOP_TIMEOUT_S,
     Run,
+    compile_ours,
     in_turn,
     machine,
     running,
@@ -300,6 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     contenders = [name for name, command in SERVERS.items() if Path(command[0]).exists()]
     for missing in [name for name in SERVERS if name not in contenders]:
         say(f"The {missing} is not installed, so it is left out: run ./dev setup --peers")
+    compile_ours()
     run, before = Run(), machine()
     if chosen.only in (None, "http"):
         everything = ("server/discover", "tools/list", "tools/call")

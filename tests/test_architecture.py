@@ -170,6 +170,19 @@ def test_import_of_the_package_is_light() -> None:
     assert not HEAVY & set(loaded)
 
 
+@pytest.mark.parametrize("command", ["discover", "tools", "call", "check", "lock"])
+def test_help_of_a_command_loads_neither_client_nor_event_loop(command: str) -> None:
+    """Ours: whoever asks how a command is spelt has nothing to wait for."""
+    script = (
+        "import json, sys\nfrom outrider.cli import cli\n"
+        "cli.main([sys.argv[1], '--help'], standalone_mode=False)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, command], capture_output=True, check=True)
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert not loaded & {*HEAVY, "asyncio", "outrider.client", "outrider.catalog"}
+
+
 def importable() -> list[str]:
     """Every module that can be imported here, by its full name."""
     return ["outrider", *(found.name for found in pkgutil.walk_packages(outrider.__path__, "outrider."))]

@@ -5,7 +5,6 @@ Decided here: the command's arguments, how a report looks on a terminal, and its
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 from pathlib import Path
@@ -76,6 +75,8 @@ def check(
         return _show_list(as_json)
     if explain is not None:
         return _explain(explain, as_json)
+    import asyncio
+
     from outrider.checker.report import read_baseline
     from outrider.checker.run import CheckOptions
     from outrider.checker.run import check as run_check

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -16,7 +15,7 @@ from outrider.cli.targets import TargetCommand, catalog_options, named_configs, 
 from outrider.cli.text import count, visible
 from outrider.errors import ConfigError
 
-# The client is loaded when there is something to discover: `--help` and a slip on the command line need none of it.
+# The client and asyncio are loaded when there is something to discover: `--help` and a slip on the command line need neither.
 if TYPE_CHECKING:
     from outrider.catalog.member import ServerConfig
     from outrider.client.report import DiscoveryReport
@@ -39,6 +38,8 @@ def discover(no_lists: bool, as_json: bool, refresh: bool, **given: Any) -> int:
 
     An answer counts as fresh for as long as its server says, and for ten minutes if it says nothing; --refresh asks in any case.
     """
+    import asyncio
+
     configs, _ = named_configs(**given)
     reports = asyncio.run(discover_configs(configs, refresh=refresh, lists=not no_lists, progress=not as_json, **given))
     if as_json:
@@ -95,6 +96,8 @@ async def _all_at_once(
     work: Sequence[Callable[[], Coroutine[Any, Any, DiscoveryReport]]], progress: bool
 ) -> list[DiscoveryReport]:
     """Run everything at the same time; one slow server delays nothing but its own row."""
+    import asyncio
+
     gate = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def one(start: Callable[[], Coroutine[Any, Any, DiscoveryReport]]) -> DiscoveryReport:

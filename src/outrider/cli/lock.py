@@ -6,7 +6,6 @@ differences are graded (`catalog.lock`), how they look (`cli.differences`).
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Collection, Sequence
@@ -195,6 +194,8 @@ def _meant(given: dict[str, Any], updates: Sequence[str], old: Lock | None) -> t
 
 def _ask(approved: Lock | None, given: dict[str, Any], *, progress: bool) -> list[_Found]:
     """Discover every server that is meant, and compare each with the lock."""
+    import asyncio
+
     from outrider.catalog.lock import Lock
     from outrider.cli.discover import discover_configs
 

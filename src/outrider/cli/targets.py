@@ -13,14 +13,16 @@ import click
 
 from outrider.cli.completion import complete_servers
 from outrider.cli.text import count, visible
-from outrider.client.target import ClientOptions, Pin, StdioTarget, Target, parse_target
 from outrider.errors import ConfigError
+from outrider.protocol.versions import Pin
 
+# The client is loaded when there is something to ask: `--help` and a slip on the command line need none of it.
 if TYPE_CHECKING:
     from outrider.catalog.catalog import CatalogOptions
     from outrider.catalog.member import ServerConfig
     from outrider.catalog.sources import Configuration
     from outrider.client.auth.authorizer import Authorizer
+    from outrider.client.target import ClientOptions, Target
 
 __all__ = [
     "TargetCommand",
@@ -198,6 +200,8 @@ def named_configs(
 def _with_options(config: ServerConfig, headers: dict[str, str], env: dict[str, str], cwd: str | None) -> ServerConfig:
     """Add what the command line gives to the targets it names: headers to URLs, variables and a folder to commands."""
     if headers or env or cwd:
+        from outrider.client.target import StdioTarget, parse_target
+
         resolve = config.resolve
 
         def resolve_with_options() -> Target:
@@ -224,6 +228,8 @@ def client_options(
     *, timeout_s: float | None, protocol: str, verbose: bool, offline: bool = False, may_ask: bool = False, **_: Any
 ) -> ClientOptions:
     """The client options that the command line asks for."""
+    from outrider.client.target import ClientOptions
+
     options: dict[str, Any] = {"pin": Pin(protocol), "offline": offline, "auth": _signed_in()}
     if timeout_s is not None:
         options.update(start_timeout_s=timeout_s, request_timeout_s=timeout_s, list_timeout_s=timeout_s)

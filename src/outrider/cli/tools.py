@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
@@ -37,6 +36,8 @@ _FLAWS_TOLD = 3
 
 def _with_catalog(work: Callable[[Any], Awaitable[T]], **given: Any) -> T:
     """Open the catalog that the command line means, wait for its servers, do the work, end everything."""
+    import asyncio
+
     from outrider.catalog.catalog import Catalog
 
     lock = locked(**given)

@@ -12,7 +12,6 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +22,7 @@ from outrider.client.auth.authorizer import Authorizer
 from outrider.client.inputs import InputHandlers
 from outrider.errors import ConfigError
 from outrider.protocol.framing import MAX_MESSAGE_BYTES
-from outrider.protocol.versions import VERSIONS, Era, era_of
+from outrider.protocol.versions import Pin
 from outrider.redaction import Redactor, secrets_of, show_command, show_url, unfilled
 
 __all__ = ["FRAMING_HEADERS", "ClientOptions", "HttpTarget", "Pin", "StdioTarget", "Target", "parse_target"]
@@ -111,20 +110,6 @@ class HttpTarget:
 
 
 Target = StdioTarget | HttpTarget
-
-
-class Pin(StrEnum):
-    """Which eras may be spoken."""
-
-    AUTO = "auto"
-    MODERN = "modern"
-    LEGACY = "legacy"
-
-    def versions(self) -> tuple[str, ...]:
-        """The protocol versions this choice allows, best first."""
-        if self is Pin.AUTO:
-            return tuple(VERSIONS)
-        return tuple(version for version in VERSIONS if era_of(version) is Era(self.value))
 
 
 def _default_client_info() -> dict[str, Any]:

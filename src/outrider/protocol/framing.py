@@ -12,7 +12,6 @@ Spec: 2026-07-28 basic/transports/stdio, basic/transports/streamable-http#receiv
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -45,8 +44,7 @@ _MAX_RETRY_DIGITS: Final = 12
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
-@dataclass(frozen=True, slots=True)
-class Overflow:
+class Overflow(msgspec.Struct, frozen=True):
     """Stands in the place of one message that was longer than the limit and was thrown away.
 
     It is reported as soon as the limit is passed, not when the message ends: an endless one never does.

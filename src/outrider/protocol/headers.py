@@ -12,7 +12,6 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -149,8 +148,7 @@ def standard_headers(method: str, params: Mapping[str, Any] | None, version: str
     return headers
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderParam:
+class HeaderParam(msgspec.Struct, frozen=True):
     """One tool parameter that is mirrored into a header.
 
     Attributes:
@@ -258,8 +256,7 @@ def _render_value(value: Any) -> str | None:
     return str(int(value)) if _is_integer(value) else None
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderFinding:
+class HeaderFinding(msgspec.Struct, frozen=True):
     """Why a request's headers are refused: the server answers 400 with error -32020 and `message`.
 
     Attributes:

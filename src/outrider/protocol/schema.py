@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urldefrag, urljoin
@@ -121,8 +120,7 @@ DIALECTS: Final[dict[str, Dialect]] = {
 """`$schema` values by dialect: http and https, with and without the trailing `#`, as generators write them."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaLimits:
+class SchemaLimits(msgspec.Struct, frozen=True):
     """How much work one schema may cost.
 
     Attributes:
@@ -240,8 +238,7 @@ class ReferenceKind(StrEnum):
     """Into the same document, where nothing stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """What a `$ref` means.
 
     Attributes:

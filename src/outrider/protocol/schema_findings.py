@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
@@ -53,8 +52,7 @@ class Verdict(StrEnum):
     """The tool is offered as if nothing were wrong; its author should know."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaFinding:
+class SchemaFinding(msgspec.Struct, frozen=True):
     """One defect of a schema.
 
     Attributes:

@@ -9,7 +9,6 @@ Spec: 2026-07-28 basic/index#json-schema-usage
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,8 +39,7 @@ _IN_PLACE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True):
     """One way in which a value does not match its schema, for a person or a model to correct.
 
     Attributes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["LEGACY_VERSIONS", "MODERN_VERSIONS", "VERSIONS", "Era", "era_of", "pick_version"]
+__all__ = ["LEGACY_VERSIONS", "MODERN_VERSIONS", "VERSIONS", "Era", "Pin", "era_of", "pick_version"]
 
 
 class Era(StrEnum):
@@ -35,6 +35,20 @@ VERSIONS: Final[dict[str, Era]] = {
 
 MODERN_VERSIONS: Final = tuple(version for version, era in VERSIONS.items() if era is Era.MODERN)
 LEGACY_VERSIONS: Final = tuple(version for version, era in VERSIONS.items() if era is Era.LEGACY)
+
+
+class Pin(StrEnum):
+    """Which eras a client may speak."""
+
+    AUTO = "auto"
+    MODERN = "modern"
+    LEGACY = "legacy"
+
+    def versions(self) -> tuple[str, ...]:
+        """The protocol versions this choice allows, best first."""
+        if self is Pin.AUTO:
+            return tuple(VERSIONS)
+        return MODERN_VERSIONS if self is Pin.MODERN else LEGACY_VERSIONS
 
 
 def era_of(version: str) -> Era | None:

@@ -68,8 +68,7 @@ Completer = Callable[..., Any]
 """`(value)` or `(value, arguments)` to the suggestions for one argument, best first; sync or async."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
+class _Item(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     wire: bytes
     legacy_wire: bytes
@@ -121,8 +120,7 @@ class TaskSupport:
         raise ValueError(f"task is True, False, 'required' or a TaskSupport, not {given!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tool(_Item):
+class Tool(_Item, frozen=True, kw_only=True):
     """A tool. `read` decodes and checks arguments; a tool without `parameters` takes the checked object as it is."""
 
     function: Callable[..., Any]
@@ -137,8 +135,7 @@ class Tool(_Item):
     task: TaskSupport | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt(_Item):
+class Prompt(_Item, frozen=True, kw_only=True):
     """A prompt. Without `parameters` the function takes the arguments object and the context."""
 
     function: Callable[..., Any]
@@ -149,8 +146,7 @@ class Prompt(_Item):
     completers: Mapping[str, Completer]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resource(_Item):
+class Resource(_Item, frozen=True, kw_only=True):
     """A resource with a fixed URI. `function` takes nothing, or the context; without `parameters` the URI and the context."""
 
     function: Callable[..., Any]
@@ -163,8 +159,7 @@ class Resource(_Item):
     subscribable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceTemplate(_Item):
+class ResourceTemplate(_Item, frozen=True, kw_only=True):
     """Resources whose URIs fit a template; `function` takes its variables; without `parameters` the URI and the context."""
 
     template: UriTemplate
@@ -353,7 +348,12 @@ class Registry:
             self.revision += 1
 
     def _shelf_of(self, item: object) -> _Shelf:
-        kinds = {Tool: TOOLS, Prompt: PROMPTS, Resource: RESOURCES, ResourceTemplate: RESOURCE_TEMPLATES}
+        kinds: dict[type, ListKind] = {
+            Tool: TOOLS,
+            Prompt: PROMPTS,
+            Resource: RESOURCES,
+            ResourceTemplate: RESOURCE_TEMPLATES,
+        }
         return self._shelves[kinds[type(item)]]
 
     def _refresh(self, shelf: _Shelf) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import hashlib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -386,6 +385,8 @@ class Runner:
 
     @staticmethod
     def _binding(work: Work, principal: Principal | None) -> bytes:
+        import hashlib  # Slow to import, and only what is sealed is bound to a request.
+
         params = work.params
         target = params.uri if work.method == "resources/read" else params.name
         try:

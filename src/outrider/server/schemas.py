@@ -11,7 +11,6 @@ decoding pass. Pure, but for what an author's own pydantic validators do.
 from __future__ import annotations
 
 import copy
-import difflib
 import enum
 import inspect
 import re
@@ -227,6 +226,8 @@ class Parameters:
             raise InvalidArguments(self._problems(arguments, error, strict=False)) from error
 
     def _problems(self, values: Mapping[str, Any], error: Exception, *, strict: bool) -> list[str]:
+        import difflib  # Slow to import, and needed only when something is wrong.
+
         problems = [f"missing required argument `{name}`" for name in self.required if name not in values]
         for name, value in values.items():
             if name not in self._types:

@@ -13,10 +13,10 @@ Spec: 2026-07-28 basic/patterns/mrtr#server-requirements-basic-workflow (MUST ve
 from __future__ import annotations
 
 import base64
-import hmac
-import secrets
+import os
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +28,7 @@ __all__ = ["StateRejected", "StateSeal"]
 _VERSION: Final = b"\x01"
 _NONCE_BYTES: Final = 12
 _MIN_KEY_BYTES: Final = 16
+_DRAWN_KEY_BYTES: Final = 32
 
 
 class StateRejected(Exception):
@@ -54,14 +55,18 @@ class StateSeal:
         secrets_given = [key.encode() if isinstance(key, str) else bytes(key) for key in keys or ()]
         if any(len(key) < _MIN_KEY_BYTES for key in secrets_given):
             raise ValueError(f"a state key needs at least {_MIN_KEY_BYTES} bytes of secret")
-        self._keys = [_derive(key) for key in secrets_given or [secrets.token_bytes(32)]]
+        self._secrets = secrets_given or [os.urandom(_DRAWN_KEY_BYTES)]
         self._ttl_s = ttl_s
         self._clock = clock
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return [_derive(key) for key in self._secrets]
 
     def seal(self, payload: Any, binding: bytes) -> str:
         """The payload (any JSON value) as an opaque string that `open` accepts together with the same binding."""
         plain = msgspec.json.encode((self._clock() + self._ttl_s, payload))
-        nonce = secrets.token_bytes(_NONCE_BYTES)
+        nonce = os.urandom(_NONCE_BYTES)
         sealed = _cipher(self._keys[0]).encrypt(nonce, plain, _VERSION + binding)
         return base64.urlsafe_b64encode(_VERSION + nonce + sealed).decode().rstrip("=")
 
@@ -93,6 +98,8 @@ class StateSeal:
 
 
 def _derive(key: bytes) -> bytes:
+    import hmac  # As the cipher below: most servers never seal anything, and start without it.
+
     return hmac.digest(key, b"outrider requestState 1", "sha256")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,6 +54,8 @@ class TaskRun(TaskChannel):
     """
 
     def __init__(self, tasks: Tasks, work: Work, channel: Channel, principal: Principal | None) -> None:
+        import secrets  # Slow to import, and most servers run no tasks.
+
         tool = work.item
         self.task_id = secrets.token_urlsafe(_ID_BYTES)
         self.asks_first = tool.task.after_s is None
