@@ -94,7 +94,7 @@ def secrets_of(
     without making every text unreadable, and are left alone.
     """
     found: set[str] = set()
-    if url:
+    if any(mark in url for mark in "@?#"):
         try:
             parts = urlsplit(url)
         except ValueError:

@@ -11,8 +11,6 @@ import time
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from outrider.cache.answers import Source
 from outrider.cache.memory import Memory
 from outrider.client.client import Client
@@ -20,12 +18,19 @@ from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, Failure
 from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target, parse_target
 from outrider.errors import AuthRequired, OutriderError, PeerError, SignInFailed
-from outrider.protocol.freshness import read_hints
+from outrider.protocol.freshness import hints_of
 from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, ServerDescription
 from outrider.protocol.versions import Era
 
 __all__ = ["discover", "report_on"]
 
+_LISTS: Final = (
+    ("tools", TOOLS, Client.list_tools),
+    ("prompts", PROMPTS, Client.list_prompts),
+    ("resources", RESOURCES, Client.list_resources),
+    ("resource_templates", RESOURCE_TEMPLATES, Client.list_resource_templates),
+)
+"""The report's lists: its member, what they are lists of, and how they are asked for."""
 _LOOK_UP_S: Final = 10.0
 """How long the question where one signs in may hold up a report, in seconds."""
 
@@ -135,7 +140,7 @@ def _describe(report: DiscoveryReport, server: ServerDescription, era: Era, vers
     report.identity = server.identity
     report.instructions = server.instructions
     if era is Era.MODERN:
-        hints = read_hints(msgspec.json.encode(server.wire))
+        hints = hints_of(server.wire)
         report.ttl_ms, report.cache_scope = hints.ttl_ms, hints.scope.value
         report.warnings.extend(f"server/discover: {fault}" for fault in hints.faults)
 
@@ -147,30 +152,22 @@ async def _read_lists(report: DiscoveryReport, client: Client, *, refresh: bool)
         AuthRequired: whoever may look at the server may look at none of its lists without signing in.
     """
     denials: list[AuthRequired] = []
-    asked = 0
 
-    async def tools() -> None:
-        report.tools = await _read_list(report, TOOLS, client.list_tools(refresh=refresh), denials)
+    async def read(member: str, kind: ListKind, reading: Awaitable[Listing[Any]]) -> None:
+        setattr(report, member, await _read_list(report, kind, reading, denials))
 
-    async def prompts() -> None:
-        report.prompts = await _read_list(report, PROMPTS, client.list_prompts(refresh=refresh), denials)
-
-    async def resources() -> None:
-        report.resources = await _read_list(report, RESOURCES, client.list_resources(refresh=refresh), denials)
-
-    async def resource_templates() -> None:
-        report.resource_templates = await _read_list(
-            report, RESOURCE_TEMPLATES, client.list_resource_templates(refresh=refresh), denials
-        )
-
-    wanted = {"tools": (tools,), "prompts": (prompts,), "resources": (resources, resource_templates)}
-    async with asyncio.TaskGroup() as group:
-        for capability, readers in wanted.items():
-            if capability in report.capabilities:
-                for reader in readers:
-                    group.create_task(reader())
-                    asked += 1
-    if denials and len(denials) == asked:
+    readings = [
+        read(member, kind, ask(client, refresh=refresh))
+        for member, kind, ask in _LISTS
+        if kind.capability in report.capabilities
+    ]
+    if len(readings) == 1:
+        await readings[0]
+    else:
+        async with asyncio.TaskGroup() as group:
+            for reading in readings:
+                group.create_task(reading)
+    if denials and len(denials) == len(readings):
         raise denials[0]
 
 

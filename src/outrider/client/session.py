@@ -12,6 +12,7 @@ import asyncio
 import itertools
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -308,8 +309,11 @@ class ModernSession:
         self._subscriptions: dict[RequestId, _OpenSubscription] = {}
         # Most requests carry the same _meta: it is encoded once.
         self._plain_meta = Raw(msgspec.json.encode(self._meta(None)))
-        self._plain_task_meta = Raw(msgspec.json.encode(self._meta(None, takes_tasks=True)))
         channel.on_incoming = self._take
+
+    @cached_property
+    def _plain_task_meta(self) -> Raw:
+        return Raw(msgspec.json.encode(self._meta(None, takes_tasks=True)))
 
     @property
     def takes_tasks(self) -> bool:

@@ -106,7 +106,7 @@ class HttpTarget:
     @cached_property
     def is_loopback(self) -> bool:
         """Whether the host is this machine by its name; such targets never go through a proxy."""
-        return bool(_LOOPBACK_HOSTS.fullmatch((urlsplit(self.url).hostname or "").lower()))
+        return bool(_LOOPBACK_HOSTS.fullmatch(urlsplit(self.url).hostname or ""))
 
 
 Target = StdioTarget | HttpTarget

@@ -38,6 +38,7 @@ __all__ = [
     "EVERYTHING",
     "LIST_METHODS",
     "MARK_SEPARATOR",
+    "MAX_TTL_MS",
     "Freshness",
     "Hints",
     "Policy",
@@ -47,6 +48,7 @@ __all__ = [
     "Timeline",
     "aggregate",
     "changed_marks",
+    "hints_of",
     "judge",
     "marks_of",
     "may_serve_stale",
@@ -92,6 +94,10 @@ class Hints(NamedTuple):
     """Where the next page begins; "" is a cursor like any other, None is the end."""
 
 
+MAX_TTL_MS: Final = 7 * 86_400_000
+"""The longest `ttlMs` believed unless somebody says otherwise: a week."""
+
+
 class _HintMembers(msgspec.Struct):
     """Only these members are decoded; the rest of a result is skipped over, whatever its size."""
 
@@ -104,7 +110,7 @@ class _HintMembers(msgspec.Struct):
 _hint_decoder = msgspec.json.Decoder(_HintMembers)
 
 
-def read_hints(result: bytes, *, max_ttl_ms: int = 7 * 86_400_000) -> Hints:
+def read_hints(result: bytes, *, max_ttl_ms: int = MAX_TTL_MS) -> Hints:
     """Reads the caching hints of one result, and how it continues.
 
     Nothing a server writes here makes a result unusable: whatever is absent or malformed is read in the way that can do
@@ -126,6 +132,15 @@ def read_hints(result: bytes, *, max_ttl_ms: int = 7 * 86_400_000) -> Hints:
         members = _hint_decoder.decode(result)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError("the result is not a JSON object", rule="basic/index#responses") from error
+    return _hints(members, max_ttl_ms)
+
+
+def hints_of(result: Mapping[str, Any], *, max_ttl_ms: int = MAX_TTL_MS) -> Hints:
+    """`read_hints` for a result that has been decoded."""
+    return _hints(msgspec.convert(result, _HintMembers), max_ttl_ms)
+
+
+def _hints(members: _HintMembers, max_ttl_ms: int) -> Hints:
     if members.next_cursor is not None and not isinstance(members.next_cursor, str):
         raise RemoteProtocolError("nextCursor is not a string", rule="server/utilities/pagination#response-format")
     faults: list[str] = []
@@ -331,7 +346,7 @@ class Policy:
 
     floor_ms: int = 0
     """How long discovery and lists count as fresh if the server says 0 or nothing. 0: they never do."""
-    max_ttl_ms: int = 7 * 86_400_000
+    max_ttl_ms: int = MAX_TTL_MS
     """The longest `ttlMs` believed: a week."""
     stale_if_error_ms: int = 30 * 86_400_000
     """How long after it went stale an answer may stand in for a failed refetch; 0 never. Never after 401 or 403."""

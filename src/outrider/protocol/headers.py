@@ -12,6 +12,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -135,16 +136,22 @@ def standard_headers(method: str, params: Mapping[str, Any] | None, version: str
 
     Spec: 2026-07-28 basic/transports/streamable-http#standard-request-headers, #protocol-version-header (MUST)
     """
-    headers = {PROTOCOL_VERSION: version, METHOD: method}
-    for header, value in headers.items():
-        if not _PLAIN.fullmatch(value):
-            raise LocalProtocolError(f"{header} cannot carry what was asked for: it is not plain ASCII text")
+    headers = _named_headers(method, version).copy()
     source = NAME_SOURCE.get(method)
     if source is not None:
         name = (params or {}).get(source)
         if not isinstance(name, str):
             raise LocalProtocolError(f"{method} needs a text as params.{source}")
         headers[NAME] = encode_value(name)
+    return headers
+
+
+@lru_cache(maxsize=256)
+def _named_headers(method: str, version: str) -> dict[str, str]:
+    headers = {PROTOCOL_VERSION: version, METHOD: method}
+    for header, value in headers.items():
+        if not _PLAIN.fullmatch(value):
+            raise LocalProtocolError(f"{header} cannot carry what was asked for: it is not plain ASCII text")
     return headers
 
 

@@ -12,7 +12,8 @@ Wire names are the specification's; attributes are their snake_case forms. Spec:
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import cache
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -20,7 +21,14 @@ from msgspec import Raw, Struct
 from outrider.errors import RemoteProtocolError
 from outrider.protocol.jsonrpc import TOO_DEEP
 from outrider.protocol.meta import SERVER_INFO
-from outrider.protocol.schema_findings import Verdict, check_input_schema, check_output_schema
+from outrider.protocol.schema_findings import (
+    PlainInput,
+    PlainOutput,
+    Verdict,
+    check_input_schema,
+    check_output_schema,
+    is_surely_small,
+)
 
 __all__ = [
     "LIST_KINDS",
@@ -92,8 +100,12 @@ class ServerDescription(Struct, frozen=True):
         return extensions if isinstance(extensions, dict) else {}
 
 
-class Item(Struct, frozen=True):
-    """One entry of a list, read from `wire`, its JSON bytes as they came."""
+class Item(Struct, frozen=True, gc=False):
+    """One entry of a list, read from `wire`, its JSON bytes as they came.
+
+    What is read from JSON refers to nothing outside of it, so no item can be part of a loop: the collector has none of them to look at,
+    and a catalog has tens of thousands.
+    """
 
     name: str
     title: str
@@ -359,7 +371,7 @@ def _common_description(
     return sound, identity, text_of(instructions), wire, tuple(warnings)
 
 
-class _WireTool(Struct, rename="camel"):
+class _WireTool(Struct, rename="camel", gc=False):
     name: Any = None
     title: Any = None
     description: Any = None
@@ -368,9 +380,23 @@ class _WireTool(Struct, rename="camel"):
     annotations: Any = None
 
 
+class _PlainTool(Struct, rename="camel", gc=False):
+    """A tool with nothing amiss, for which one pass is enough; any other is looked at member by member."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    input_schema: PlainInput
+    output_schema: PlainOutput | None = None
+    title: Any = None
+    description: Any = None
+    annotations: dict[str, Any] | None = None
+
+
 _decode_wire_tool: Final = msgspec.json.Decoder(_WireTool).decode
-_decode_raw_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
-_decode_raw_list: Final = msgspec.json.Decoder(list[Raw]).decode
+_decode_any: Final = msgspec.json.Decoder().decode
+# Lists stay undecoded item by item.
+_decode_members: Final = msgspec.json.Decoder(
+    dict[str, list[Raw] | dict[str, Any] | str | int | float | bool | None]
+).decode
 
 
 def read_page(kind: ListKind, payload: Raw | bytes) -> ListPage:
@@ -383,15 +409,23 @@ def read_page(kind: ListKind, payload: Raw | bytes) -> ListPage:
     """
     what = f"the answer to {kind.method}"
     try:
-        members = _decode_raw_members(payload)
-        entries = _decode_raw_list(members.pop(kind.member, b"null"))
-        meta = {name: msgspec.json.decode(value) for name, value in members.items()}
+        meta: dict[str, Any] = _decode_members(payload)
+        entries = meta.pop(kind.member, None)
+        for name, value in meta.items():
+            if isinstance(value, list):
+                meta[name] = [_decode_any(item) for item in value]
     except (msgspec.DecodeError, RecursionError) as error:
         raise RemoteProtocolError(
             f"{what} has no readable list of {kind.label}: {error}",
             rule="server/utilities/pagination#response-format",
             excerpt=_excerpt(payload),
         ) from error
+    if not isinstance(entries, list):
+        raise RemoteProtocolError(
+            f"{what} has no list of {kind.label}",
+            rule="server/utilities/pagination#response-format",
+            excerpt=_excerpt(payload),
+        )
     if meta.get("resultType", "complete") not in (None, "complete"):
         raise RemoteProtocolError(f"{what} has an unknown result type", rule="basic/index#resulttype")
     items: list[Item] = []
@@ -399,7 +433,8 @@ def read_page(kind: ListKind, payload: Raw | bytes) -> ListPage:
     cursor, is_cut = _next_cursor(meta.get("nextCursor"), quarantined)
     read = _READERS[kind.method]
     for position, entry in enumerate(entries):
-        item = read(entry.copy(), f"{kind.member}[{position}]", quarantined)
+        # In bytes of its own: an item that is kept must not keep its whole page.
+        item = read(bytes(entry), f"{kind.member}[{position}]", quarantined)
         if item is not None:
             items.append(item)
     return ListPage(tuple(items), cursor, tuple(quarantined), meta, is_cut)
@@ -419,7 +454,10 @@ def _next_cursor(cursor: object, quarantined: list[Quarantined]) -> tuple[str | 
     return None, cursor not in (0, False)
 
 
-def _read_tool(wire: Raw, position: str, quarantined: list[Quarantined]) -> Tool | None:
+def _read_tool(wire: bytes, position: str, quarantined: list[Quarantined]) -> Tool | None:
+    plain = _plain_tool(wire)
+    if plain is not None:
+        return plain
     try:
         tool = _decode_wire_tool(wire)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -443,20 +481,44 @@ def _read_tool(wire: Raw, position: str, quarantined: list[Quarantined]) -> Tool
             Quarantined(name, f"outputSchema {finding.where} {finding.message}{consequence}", excluded=False)
         )
     annotations = tool.annotations
-    if isinstance(annotations, dict):
-        annotations = {key: value for key, value in annotations.items() if value is not None}
-    else:
+    if not isinstance(annotations, dict):
         if annotations is not None:
             quarantined.append(Quarantined(name, "annotations is not an object; ignored", excluded=False))
+        annotations = None
+    return _tool(tool, wire, annotations, has_output_schema=has_output)
+
+
+@cache
+def _plain_tool_decoder() -> msgspec.json.Decoder[_PlainTool]:
+    return msgspec.json.Decoder(_PlainTool)  # A large one, and who serves reads no tools.
+
+
+def _plain_tool(wire: bytes) -> Tool | None:
+    """The tool if there is certainly nothing amiss with it, else None."""
+    if not is_surely_small(wire):
+        return None
+    try:
+        tool = _plain_tool_decoder().decode(wire)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return _tool(tool, wire, tool.annotations, has_output_schema=tool.output_schema is not None)
+
+
+def _tool(
+    tool: _WireTool | _PlainTool, wire: bytes, annotations: dict[str, Any] | None, *, has_output_schema: bool
+) -> Tool:
+    if annotations is None:
         annotations = {}
-    return Tool(name, text_of(tool.title), text_of(tool.description), wire, annotations, has_output)
+    elif None in annotations.values():
+        annotations = {key: value for key, value in annotations.items() if value is not None}
+    return Tool(tool.name, text_of(tool.title), text_of(tool.description), Raw(wire), annotations, has_output_schema)
 
 
-def _not_decoded(wire: Raw, error: Exception) -> str:
-    return "is nested too deeply" if bytes(wire) == TOO_DEEP else f"cannot be decoded: {error}"
+def _not_decoded(wire: bytes, error: Exception) -> str:
+    return "is nested too deeply" if wire == TOO_DEEP else f"cannot be decoded: {error}"
 
 
-def _decode_item(wire: Raw, kind: ListKind, position: str, quarantined: list[Quarantined]) -> dict[str, Any] | None:
+def _decode_item(wire: bytes, kind: ListKind, position: str, quarantined: list[Quarantined]) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(wire)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -468,7 +530,7 @@ def _decode_item(wire: Raw, kind: ListKind, position: str, quarantined: list[Qua
     return value
 
 
-def _read_prompt(wire: Raw, position: str, quarantined: list[Quarantined]) -> Prompt | None:
+def _read_prompt(wire: bytes, position: str, quarantined: list[Quarantined]) -> Prompt | None:
     value = _decode_item(wire, PROMPTS, position, quarantined)
     if value is None:
         return None
@@ -482,10 +544,10 @@ def _read_prompt(wire: Raw, position: str, quarantined: list[Quarantined]) -> Pr
         quarantined.append(
             Quarantined(value["name"], "arguments that are not objects with a name are ignored", excluded=False)
         )
-    return Prompt(value["name"], text_of(value.get("title")), text_of(value.get("description")), wire, arguments)
+    return Prompt(value["name"], text_of(value.get("title")), text_of(value.get("description")), Raw(wire), arguments)
 
 
-def _read_resource(wire: Raw, position: str, quarantined: list[Quarantined]) -> Resource | None:
+def _read_resource(wire: bytes, position: str, quarantined: list[Quarantined]) -> Resource | None:
     value = _decode_item(wire, RESOURCES, position, quarantined)
     if value is None:
         return None
@@ -494,13 +556,13 @@ def _read_resource(wire: Raw, position: str, quarantined: list[Quarantined]) -> 
         name,
         text_of(value.get("title")),
         text_of(value.get("description")),
-        wire,
+        Raw(wire),
         value["uri"],
         text_of(value.get("mimeType")),
     )
 
 
-def _read_resource_template(wire: Raw, position: str, quarantined: list[Quarantined]) -> ResourceTemplate | None:
+def _read_resource_template(wire: bytes, position: str, quarantined: list[Quarantined]) -> ResourceTemplate | None:
     value = _decode_item(wire, RESOURCE_TEMPLATES, position, quarantined)
     if value is None:
         return None
@@ -509,7 +571,7 @@ def _read_resource_template(wire: Raw, position: str, quarantined: list[Quaranti
         name,
         text_of(value.get("title")),
         text_of(value.get("description")),
-        wire,
+        Raw(wire),
         value["uriTemplate"],
         text_of(value.get("mimeType")),
     )

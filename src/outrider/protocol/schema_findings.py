@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final, ForwardRef, Literal, Required, TypeAlias, TypedDict, get_args
 
 import msgspec
 
 from outrider.errors import LimitExceeded
 from outrider.protocol.schema import (
-    DEFINITIONS,
     DIALECTS,
     KEYWORDS,
     LIMITS,
@@ -35,7 +34,16 @@ from outrider.protocol.schema import (
     render_pointer,
 )
 
-__all__ = ["SchemaFinding", "Verdict", "check_input_schema", "check_output_schema", "schema_findings"]
+__all__ = [
+    "PlainInput",
+    "PlainOutput",
+    "SchemaFinding",
+    "Verdict",
+    "check_input_schema",
+    "check_output_schema",
+    "is_surely_small",
+    "schema_findings",
+]
 
 _TypeName: TypeAlias = Literal["string", "number", "integer", "boolean", "object", "array", "null"]
 _TYPES: Final = get_args(_TypeName)
@@ -96,13 +104,14 @@ def check_output_schema(schema: Any, *, limits: SchemaLimits = LIMITS) -> Schema
 
 
 def _check(schema: Any, limits: SchemaLimits, *, root_is_object: bool) -> SchemaFinding | None:
-    if isinstance(schema, bytes | msgspec.Raw):
-        if not bytes(schema):
+    if isinstance(schema, (bytes, msgspec.Raw)):
+        raw = bytes(schema)
+        if not raw:
             return SchemaFinding(Verdict.EXCLUDE, "#", "is missing")
-        if _is_plain(bytes(schema), limits, root_is_object=root_is_object):
+        if _is_plain(raw, limits, root_is_object=root_is_object):
             return None
         try:
-            schema = msgspec.json.decode(schema)
+            schema = msgspec.json.decode(raw)
         except RecursionError:
             return SchemaFinding(Verdict.EXCLUDE, "#", "is nested too deeply to be read")
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -268,37 +277,31 @@ _PlainDialect: TypeAlias = Literal[tuple(uri for uri, dialect in DIALECTS.items(
 _NoValue: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=0)]
 
 
-def _shape(name: str, *, may_refer: bool) -> Any:
-    """A struct that accepts exactly the well-formed schemas: built from the keyword table, so that the two cannot disagree.
+def _shape(name: str, *, may_refer: bool, **others: Any) -> Any:
+    """A dictionary type that accepts exactly the well-formed schemas: built from the keyword table, so that the two cannot disagree.
 
     What has the type `_NoValue` must be absent: with it, decoding fails and the schema takes the slow path, as with everything
-    else that is not plainly right.
+    else that is not plainly right. Dictionaries, for a schema has few of the fifty keywords: a struct would have room for them all.
+
+    Args:
+        name: of this module's constant for the schemas within.
+        may_refer: whether `$ref` may occur.
+        others: keywords whose values have other types at the root than within.
     """
     holds = {
-        Holds.SCHEMA: f"{name} | bool",
-        Holds.SCHEMAS: f"list[{name} | bool]",
-        Holds.NAMED: f"dict[str, {name} | bool]",
-        Holds.SCHEMA_OR_SCHEMAS: f"{name} | bool | list[{name} | bool]",
-        Holds.NAMED_OR_NAMES: f"dict[str, {name} | bool | list[Any]]",
+        Holds.SCHEMA: ForwardRef(f"{name} | bool"),
+        Holds.SCHEMAS: ForwardRef(f"list[{name} | bool]"),
+        Holds.NAMED: ForwardRef(f"dict[str, {name} | bool]"),
+        Holds.SCHEMA_OR_SCHEMAS: ForwardRef(f"{name} | bool | list[{name} | bool]"),
+        Holds.NAMED_OR_NAMES: ForwardRef(f"dict[str, {name} | bool | list[Any]]"),
     }
     fields: dict[str, Any] = {"type": _TypeName | _TypeNames, "$schema": _PlainDialect}
     fields |= {keyword: holds[held] for keyword, held in KEYWORDS.items()}
     fields |= dict.fromkeys((*REFERENCE_KEYWORDS, "$id"), _NoValue)
     if may_refer:
         fields["$ref"] = str
-    return msgspec.defstruct(
-        name,
-        [
-            (
-                f"f{n}" if keyword not in DEFINITIONS else keyword.strip("$"),
-                type_,
-                msgspec.field(name=keyword, default=msgspec.UNSET),
-            )
-            for n, (keyword, type_) in enumerate(fields.items())
-        ],
-        module=__name__,
-        gc=False,
-    )
+    make: Any = TypedDict  # A function, as type checkers do not know it.
+    return make(name, fields | others, total=False)
 
 
 _Plain = _shape("_Plain", may_refer=False)
@@ -306,33 +309,47 @@ _Linked = _shape("_Linked", may_refer=True)
 _PLAIN_REFERENCE: Final = re.compile(rb'"\$ref"\s*:\s*"#/(?:\$defs|(definitions))/([A-Za-z0-9_.-]+)"')
 
 
+PlainInput: Any = _shape("_Plain", may_refer=False, type=Required[Literal["object"]])
+"""The type of an `inputSchema` without a reference in which there is nothing to find, if it `is_surely_small`."""
+PlainOutput: Any = _Plain
+"""The same for an `outputSchema`."""
+
+
 @cache
-def _plain_decoder(*, linked: bool, root_is_object: bool) -> msgspec.json.Decoder[Any]:
-    shape = _Linked if linked else _Plain
-    if root_is_object:
-        root = msgspec.field(name="type")
-        shape = msgspec.defstruct(
-            "_Root", [("f0", Literal["object"], root)], bases=(shape,), module=__name__, kw_only=True, gc=False
-        )
-    return msgspec.json.Decoder(shape)
+def _plain_decoder(linked: bool, root_is_object: bool) -> msgspec.json.Decoder[Any]:
+    if linked:
+        root = {"type": Required[Literal["object"]]} if root_is_object else {}
+        return msgspec.json.Decoder(_shape("_Linked", may_refer=True, **root))
+    return msgspec.json.Decoder(PlainInput if root_is_object else PlainOutput)
+
+
+def is_surely_small(raw: bytes, limits: SchemaLimits = LIMITS) -> bool:
+    """Whether no schema that stands somewhere in this JSON can be deeper or have more subschemas than the limits allow."""
+    size = len(raw)
+    # A subschema takes at least three bytes.
+    if size > 3 * limits.max_subschemas:
+        return False
+    # A level of depth takes at least one bracket. Most schemas are too short to be too deep: two brackets to a level of JSON, and seven
+    # bytes to a level of schemas, `{"if":}`.
+    if size <= 2 * limits.max_json_depth and size <= 7 * limits.max_depth:
+        return True
+    braces = raw.count(b"{")
+    return braces <= limits.max_depth and braces + raw.count(b"[") <= limits.max_json_depth
 
 
 def _is_plain(raw: bytes, limits: SchemaLimits, *, root_is_object: bool) -> bool:
     """Whether `raw` certainly has nothing to find: well formed, a known dialect, small, and no references but to its definitions."""
-    braces, references = raw.count(b"{"), raw.count(b'"$ref"')
-    # A subschema takes at least three bytes, and a level of depth at least one bracket.
-    if (
-        braces > limits.max_depth
-        or braces + raw.count(b"[") > limits.max_json_depth
-        or len(raw) > 3 * limits.max_subschemas
-    ):
+    if not is_surely_small(raw, limits):
         return False
     # A chain of definitions that share r references can multiply what they stand for by 3 ** (r / 3) at most.
     # A key may be written with escapes, and then counting the references misses it.
-    if references and (b"\\u" in raw or (braces + 2 * references) * 3 ** (references / 3) > limits.max_expanded):
+    references = raw.count(b'"$ref"')
+    if references and (
+        b"\\u" in raw or (raw.count(b"{") + 2 * references) * 3 ** (references / 3) > limits.max_expanded
+    ):
         return False
     try:
-        root = _plain_decoder(linked=references > 0, root_is_object=root_is_object).decode(raw)
+        root = _plain_decoder(references > 0, root_is_object).decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     if not references:
@@ -340,5 +357,5 @@ def _is_plain(raw: bytes, limits: SchemaLimits, *, root_is_object: bool) -> bool
     targets = _PLAIN_REFERENCE.findall(raw)
     if len(targets) != references:
         return False
-    defs, definitions = root.defs or {}, root.definitions or {}
+    defs, definitions = root.get("$defs", {}), root.get("definitions", {})
     return all(name.decode() in (definitions if old else defs) for old, name in targets)
