@@ -29,6 +29,7 @@ from outrider.protocol.model import (
     read_page,
 )
 from outrider.protocol.results import read_result
+from protocol.schemas import SCHEMAS
 
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 CALLS = ("tools/call", "resources/read", "prompts/get", "completion/complete")
@@ -72,6 +73,10 @@ def page_of(kind: ListKind, *items: Any, **members: Any) -> ListPage:
 
 def tool(name: str = "t", **members: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": {"type": "object"}, **members}
+
+
+def tools_of(page: ListPage) -> list[Tool]:
+    return [item for item in page.items if isinstance(item, Tool)]
 
 
 def refusals(readers: Iterable[Callable[[], object]]) -> list[RemoteProtocolError]:
@@ -130,6 +135,23 @@ class TestAnything:
         (item,) = page_of(TOOLS, sent).items
         assert item.decoded() == sent
         assert list(item.decoded()) == list(sent)
+
+
+class TestTools:
+    @given(SCHEMAS, st.none() | SCHEMAS, st.none() | st.dictionaries(st.text(max_size=5), json_values), json_values)
+    def test_reading_in_one_pass_never_changes_what_is_read(
+        self, inputs: Any, outputs: Any, annotations: dict[str, Any] | None, title: Any
+    ) -> None:
+        """Ours: a tool is the same, and what is amiss with it, whether or not it is looked at member by member."""
+        sent = tool(inputSchema=inputs, outputSchema=outputs, annotations=annotations, title=title)
+        # With so many brackets somewhere, nobody can say at a glance that the schemas are small.
+        quick, slow = (page_of(TOOLS, entry) for entry in (sent, {**sent, "x": [[]] * 500}))
+        assert quick.quarantined == slow.quarantined
+        read = [
+            [(found.name, found.title, found.description, found.annotations, found.has_output_schema) for found in page]
+            for page in (tools_of(quick), tools_of(slow))
+        ]
+        assert read[0] == read[1]
 
 
 class TestDescriptions:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import RemoteProtocolError
-from outrider.protocol.schema_findings import Verdict, check_input_schema, check_output_schema
+from outrider.protocol.schema import SchemaLimits
+from outrider.protocol.schema_findings import Verdict, check_input_schema, check_output_schema, is_surely_small
 from outrider.protocol.schema_validation import Validator
 from protocol.schemas import SCHEMAS, STRING, tool, verdict
 
@@ -193,6 +194,18 @@ def test_output_schemas_may_have_any_root_type() -> None:
     assert dangling is not None
     assert dangling.verdict is Verdict.SKIP_VALIDATION
     assert check_output_schema(None) is not None
+
+
+def test_json_is_surely_small_up_to_the_limits_and_not_one_above() -> None:
+    """Ours: by its length where that is enough, else by its brackets."""
+    deep = b'{"if":' * 3 + b"{}" + b"}" * 3
+    assert is_surely_small(deep, SchemaLimits(max_depth=4, max_json_depth=100))
+    assert not is_surely_small(deep, SchemaLimits(max_depth=3, max_json_depth=100))
+    lists = b"[" * 20 + b"]" * 20
+    assert is_surely_small(lists, SchemaLimits(max_depth=100, max_json_depth=20))
+    assert not is_surely_small(b"[" + lists + b"]", SchemaLimits(max_depth=100, max_json_depth=20))
+    assert is_surely_small(b"x" * 30, SchemaLimits(max_subschemas=10))
+    assert not is_surely_small(b"x" * 31, SchemaLimits(max_subschemas=10))
 
 
 @given(SCHEMAS, st.booleans())
