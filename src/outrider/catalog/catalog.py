@@ -15,14 +15,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from outrider.cache.memory import Memory, open_memory
+from outrider.catalog.configs import config_of, configs_from_code
 from outrider.catalog.member import Member, ServerConfig
 from outrider.catalog.reference import ToolRef
 from outrider.catalog.snapshot import CatalogTool, ServerView, Snapshot, UnknownTool
-from outrider.catalog.sources import Configuration, ServerEntry, Surroundings, here, load, resolve
-from outrider.catalog.sources.description import describe_target
-from outrider.catalog.sources.entries import assign_keys
+from outrider.catalog.sources import Configuration, here, load
 from outrider.client.session import ProgressCallback
-from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target
+from outrider.client.target import ClientOptions, Target
 from outrider.client.tasks import TaskCallback
 from outrider.errors import ConfigError, LocalProtocolError
 from outrider.protocol.freshness import Policy
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from outrider.catalog.lock.enforcement import Action, Enforcement, ServerPolicy
     from outrider.catalog.search import SearchResult, ToolDocument, ToolIndex
 
-__all__ = ["Catalog", "CatalogOptions", "config_of"]
+__all__ = ["Catalog", "CatalogOptions"]
 
 Watcher = Callable[[Snapshot], None]
 
@@ -113,7 +112,7 @@ class Catalog:
             for entry in configuration.entries:
                 self._add_config(config_of(entry, self._where))
         if isinstance(servers, Mapping):
-            servers = [c for name, target in servers.items() for c in _configs_from_code(name, target, self._where)]
+            servers = configs_from_code(servers, self._where)
         for config in servers:
             self._add_config(config)
         self._given_memory = memory
@@ -503,7 +502,7 @@ class Catalog:
         Raises:
             ConfigError: it cannot be used, or its key is taken.
         """
-        (config,) = _configs_from_code(name, target, self._where)
+        (config,) = configs_from_code({name: target}, self._where)
         self._add_config(config)
         member = self._members[config.key] = self._member(config)
         await self._start([member])
@@ -523,7 +522,7 @@ class Catalog:
 
     async def reconfigure(self, name: str, target: str | Sequence[str] | Target | Mapping[str, Any]) -> str:
         """Put another target in a server's place; its key. What was remembered of the old one is not taken for the new one's."""
-        (config,) = _configs_from_code(name, target, self._where)
+        (config,) = configs_from_code({name: target}, self._where)
         if config.key in self._members:
             await self.remove(config.key)
         return await self.add(name, target)
@@ -537,49 +536,6 @@ class Catalog:
             known = ", ".join(near or sorted(self._members)[:10]) or "none"
             raise ConfigError(f"there is no server {key[:100]!r}", hint=f"known servers: {known}")
         return member
-
-
-def config_of(entry: ServerEntry, where: Surroundings) -> ServerConfig:
-    """A configured entry as the catalog takes it; its placeholders are filled in when it is used."""
-    return ServerConfig(
-        entry.key,
-        lambda: resolve(entry, where).target(),
-        name=entry.name,
-        disabled_because=entry.disabled_because,
-        allow=entry.allow_tools,
-        deny=entry.deny_tools,
-        start_timeout_s=entry.start_timeout_s,
-        request_timeout_s=entry.request_timeout_s,
-        warnings=entry.warnings,
-        is_given=entry.origin.client == "command-line",
-        target=describe_target(
-            url=entry.url.text or "" if entry.url is not None else None,
-            argv=(template.text for template in (entry.command, *entry.args) if template is not None),
-        ),
-    )
-
-
-def _configs_from_code(
-    name: str, target: str | Sequence[str] | Target | Mapping[str, Any], where: Surroundings
-) -> list[ServerConfig]:
-    """The configuration of one server given in code; a list because its key is made by the same rule as for files."""
-    if isinstance(target, HttpTarget | StdioTarget):
-        ready = target
-        (key,) = assign_keys([(name, ready.label)])
-        described = (
-            describe_target(url=ready.url) if isinstance(ready, HttpTarget) else describe_target(argv=ready.argv)
-        )
-        return [ServerConfig(key, lambda: ready, name=name, label=ready.label, target=described)]
-    if isinstance(target, str):
-        target = {"url": target} if "://" in target else {"command": target}
-    elif not isinstance(target, Mapping):
-        command, *args = target
-        target = {"command": command, "args": args}
-    configuration = load(servers={name: target}, where=where)
-    if not configuration.entries:
-        reasons = "; ".join(str(problem) for problem in (*configuration.problems, *configuration.ignored))
-        raise ConfigError(f"the server {name!r} cannot be used: {reasons}")
-    return [config_of(entry, where) for entry in configuration.entries]
 
 
 def _document(view: ServerView, tool: Any) -> ToolDocument:

@@ -165,7 +165,7 @@ def named_configs(
     Raises:
         ConfigError: a target means nothing, an option's value cannot be used, or nothing is configured at all.
     """
-    from outrider.catalog.catalog import config_of
+    from outrider.catalog.configs import config_of
     from outrider.catalog.sources import here, load
 
     argv: tuple[str, ...] = click.get_current_context().meta.get(_COMMAND_KEY, ())

@@ -208,7 +208,7 @@ class _Loader:
             close = closest(unknown, _CLIENT_ORDER, n=1)
             hint = f'; did you mean "{close[0]}"?' if close else f"; known are {', '.join(_CLIENT_ORDER)}"
             self._problems.append(Problem(severity="error", message=f'there is no client "{shown(unknown)}"{hint}'))
-        if skip:
+        if skip or not wanted:
             return
         found = find_config_files(self._where, clients=[client for client in _CLIENT_ORDER if client in wanted])
         families: dict[str, list[ConfigFile]] = {}

@@ -276,8 +276,9 @@ class Scope:
 
     def define(self, variables: Mapping[str, str]) -> None:
         """From now on, `variables` have a value too, and win."""
-        self._env = {**self._env, **variables}
-        self._folded |= self._by_capitals(variables)
+        if variables:
+            self._env = {**self._env, **variables}
+            self._folded |= self._by_capitals(variables)
 
     def _by_capitals(self, variables: Mapping[str, str]) -> dict[str, str]:
         return {name.upper(): value for name, value in variables.items()} if self._windows else {}

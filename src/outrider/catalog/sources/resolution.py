@@ -62,16 +62,12 @@ class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         env: variables to lay over the base environment of the process.
         cwd: absolute, or None for the caller's own.
-        fingerprint: digest of all that decides what is started or called (command, arguments, variables and their values, folder, URL,
-            headers): an entry that is edited, or a variable that changes, gives another one. For comparing within this process; it
-            is not keyed, so it is not to be stored (`cache.fingerprint` makes those that are).
         filled: the values that stand for placeholders, each with its placeholder, but for those that every server sees in its environment.
     """
 
     key: str
     name: str
     transport: Transport
-    fingerprint: str
     command: str | None = None
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
@@ -84,6 +80,19 @@ class ResolvedTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<ResolvedTarget {self.key} ({self.transport})>"
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of all that decides what is started or called: command, arguments, variables and their values, folder, URL, headers.
+
+        An entry that is edited, or a variable that changes, gives another one. For comparing within this process; it is not keyed, so it
+        is not to be stored (`cache.fingerprint` makes those that are).
+        """
+        kind = "stdio" if self.transport == "stdio" else "http"
+        called = sorted((name.lower(), value) for name, value in self.headers.items())
+        parts = (kind, self.command, self.args, sorted(self.env.items()), self.cwd, self.url, called)
+        # In ASCII: variables and arguments may hold bytes that are no text, which Python keeps as lone surrogates.
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def target(self) -> Target:
         """The same server as the client's kind of target.
@@ -146,7 +155,6 @@ def resolve(entry: ServerEntry, where: Surroundings, *, inputs: Mapping[str, str
         key=entry.key,
         name=entry.name,
         transport=entry.transport,
-        fingerprint=_fingerprint(entry.transport, command, args, env, cwd, url, headers),
         command=command,
         args=args,
         env=env,
@@ -190,21 +198,6 @@ def _check(
             raise _error(entry, f"cannot be called: {fault}")
     if any("\0" in text for text in (command or "", cwd or "", *args, *env.values())):
         raise _error(entry, "has a value with a NUL character, which no process can be given")
-
-
-def _fingerprint(
-    transport: Transport,
-    command: str | None,
-    args: tuple[str, ...],
-    env: Mapping[str, str],
-    cwd: str | None,
-    url: str | None,
-    headers: Mapping[str, str],
-) -> str:
-    called = sorted((name.lower(), value) for name, value in headers.items())
-    parts = ("stdio" if transport == "stdio" else "http", command, args, sorted(env.items()), cwd, url, called)
-    # In ASCII: variables and arguments may hold bytes that are no text, which Python keeps as lone surrogates.
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class _Folders:

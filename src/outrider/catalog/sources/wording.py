@@ -24,4 +24,8 @@ def closest(text: str, candidates: Iterable[str], n: int = 3, cutoff: float = 0.
 
 def is_text(text: str) -> bool:
     """Whether `text` can be written as UTF-8: JSON can spell half of a surrogate pair, which nothing else can take."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
