@@ -174,7 +174,7 @@ class Member:
         except ConfigError as error:
             self._fail(Failure("config", str(error), error.hint), None)
             return True  # Asking would tell nothing new.
-        client = Client(target, replace_options(self._options, offline=True), memory=self._memory)
+        client = Client(target, self._options.asking_nobody, memory=self._memory)
         report = await report_on(client)
         await client.close()
         self._set(label=target.label)

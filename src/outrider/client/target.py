@@ -161,6 +161,11 @@ class ClientOptions:
     auth: Authorizer | None = None
     trace: Callable[[str, str], None] | None = None
 
+    @cached_property
+    def asking_nobody(self) -> ClientOptions:
+        """The same, but for `offline`."""
+        return replace(self, offline=True)
+
     def declared_capabilities(self) -> dict[str, Any]:
         """The ClientCapabilities of every request: those of the handlers, and the further ones."""
         return {**self.inputs.capabilities(), **self.capabilities}

@@ -434,7 +434,7 @@ def read_page(kind: ListKind, payload: Raw | bytes) -> ListPage:
     read = _READERS[kind.method]
     for position, entry in enumerate(entries):
         # In bytes of its own: an item that is kept must not keep its whole page.
-        item = read(bytes(entry), f"{kind.member}[{position}]", quarantined)
+        item = read(bytes(entry), position, quarantined)
         if item is not None:
             items.append(item)
     return ListPage(tuple(items), cursor, tuple(quarantined), meta, is_cut)
@@ -454,18 +454,18 @@ def _next_cursor(cursor: object, quarantined: list[Quarantined]) -> tuple[str | 
     return None, cursor not in (0, False)
 
 
-def _read_tool(wire: bytes, position: str, quarantined: list[Quarantined]) -> Tool | None:
+def _read_tool(wire: bytes, position: int, quarantined: list[Quarantined]) -> Tool | None:
     plain = _plain_tool(wire)
     if plain is not None:
         return plain
     try:
         tool = _decode_wire_tool(wire)
     except (msgspec.DecodeError, RecursionError) as error:
-        quarantined.append(Quarantined(position, _not_decoded(wire, error)))
+        quarantined.append(Quarantined(_place(TOOLS, position), _not_decoded(wire, error)))
         return None
     name = tool.name
     if not isinstance(name, str) or not name:
-        quarantined.append(Quarantined(position, "name is missing or not a string"))
+        quarantined.append(Quarantined(_place(TOOLS, position), "name is missing or not a string"))
         return None
     finding = check_input_schema(tool.input_schema)
     if finding is not None:
@@ -514,23 +514,28 @@ def _tool(
     return Tool(tool.name, text_of(tool.title), text_of(tool.description), Raw(wire), annotations, has_output_schema)
 
 
+def _place(kind: ListKind, position: int) -> str:
+    """How an item without a name is called."""
+    return f"{kind.member}[{position}]"
+
+
 def _not_decoded(wire: bytes, error: Exception) -> str:
     return "is nested too deeply" if wire == TOO_DEEP else f"cannot be decoded: {error}"
 
 
-def _decode_item(wire: bytes, kind: ListKind, position: str, quarantined: list[Quarantined]) -> dict[str, Any] | None:
+def _decode_item(wire: bytes, kind: ListKind, position: int, quarantined: list[Quarantined]) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(wire)
     except (msgspec.DecodeError, RecursionError) as error:
-        quarantined.append(Quarantined(position, _not_decoded(wire, error)))
+        quarantined.append(Quarantined(_place(kind, position), _not_decoded(wire, error)))
         return None
     if not isinstance(value, dict) or not isinstance(value.get(kind.identity), str) or not value[kind.identity]:
-        quarantined.append(Quarantined(position, f"{kind.identity} is missing or not a string"))
+        quarantined.append(Quarantined(_place(kind, position), f"{kind.identity} is missing or not a string"))
         return None
     return value
 
 
-def _read_prompt(wire: bytes, position: str, quarantined: list[Quarantined]) -> Prompt | None:
+def _read_prompt(wire: bytes, position: int, quarantined: list[Quarantined]) -> Prompt | None:
     value = _decode_item(wire, PROMPTS, position, quarantined)
     if value is None:
         return None
@@ -547,7 +552,7 @@ def _read_prompt(wire: bytes, position: str, quarantined: list[Quarantined]) -> 
     return Prompt(value["name"], text_of(value.get("title")), text_of(value.get("description")), Raw(wire), arguments)
 
 
-def _read_resource(wire: bytes, position: str, quarantined: list[Quarantined]) -> Resource | None:
+def _read_resource(wire: bytes, position: int, quarantined: list[Quarantined]) -> Resource | None:
     value = _decode_item(wire, RESOURCES, position, quarantined)
     if value is None:
         return None
@@ -562,7 +567,7 @@ def _read_resource(wire: bytes, position: str, quarantined: list[Quarantined]) -
     )
 
 
-def _read_resource_template(wire: bytes, position: str, quarantined: list[Quarantined]) -> ResourceTemplate | None:
+def _read_resource_template(wire: bytes, position: int, quarantined: list[Quarantined]) -> ResourceTemplate | None:
     value = _decode_item(wire, RESOURCE_TEMPLATES, position, quarantined)
     if value is None:
         return None
