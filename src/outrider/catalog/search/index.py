@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice, zip_longest
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -404,15 +405,16 @@ class ToolIndex:
             kind = MatchKind.TERMS if vector[_COVERED] else MatchKind.MEANING
             entry = _Ranked(number, linear(vector), kind, query, vector, similarity)
             by_group.setdefault(tool.group, []).append(entry)
-        ranked: list[_Ranked] = []
-        for members in by_group.values():
+        ranked: list[_Placed] = []
+        for group, members in by_group.items():
             siblings = sum(sorted([entry.score for entry in members])[-SIBLINGS_COUNTED:]) / SIBLINGS_COUNTED
             for entry in members:
                 entry.score += WEIGHTS[_SIBLINGS] * siblings
-            ranked += members
-        # Rounded: sums over words in a different order differ in the last bits, and order must not depend on history.
-        ranked.sort(key=lambda entry: (-round(entry.worth, 6), *self._order(entry.number)))
-        return self._spread(ranked)
+                document = self._document(entry.number)
+                # Rounded: in the last bits a score may depend on the machine, and the order must not.
+                ranked.append((-round(entry.worth, 6), document.server, document.name, group, entry))
+        ranked.sort(key=_IN_ORDER)
+        return _spread(ranked)
 
     def _similarities(self, numbers: Sequence[int], closeness: Any) -> list[float] | list[None]:
         """The closeness of each number's tool; for those not embedded yet, that of an average candidate."""
@@ -422,29 +424,6 @@ class ToolIndex:
         known = [float(closeness[number]) for number in numbers if number in vectors]
         usual = sum(known) / len(known) if known else 0.0
         return [float(closeness[number]) if number in vectors else usual for number in numbers]
-
-    def _spread(self, ranked: list[_Ranked]) -> list[_Ranked]:
-        """The same entries, those of servers and names that were there already moved back a little."""
-        servers: Counter[int] = Counter()
-        names: Counter[str] = Counter()
-        waiting = [
-            (entry, round(entry.worth, 6), self._tool(entry.number).group, self._document(entry.number).name)
-            for entry in ranked
-        ]
-        spread: list[_Ranked] = []
-        while waiting:
-            best, best_score = 0, -math.inf
-            for place, (_, score, group, name) in enumerate(waiting):
-                if score <= best_score:
-                    break  # penalties only lower a score, and what follows has no higher one
-                score -= SAME_SERVER_PENALTY * servers[group] + SAME_NAME_PENALTY * names[name]
-                if score > best_score:
-                    best, best_score = place, score
-            entry, _, group, name = waiting.pop(best)
-            servers[group] += 1
-            names[name] += 1
-            spread.append(entry)
-        return spread
 
     def _literal(self, text: str, query: Query, groups: Collection[int] | None) -> list[_Ranked]:
         """Tools whose name, title or description contains the query as it stands: a scan, for queries without known words."""
@@ -511,6 +490,32 @@ class _Ranked(msgspec.Struct):
     def worth(self) -> float:
         """What it is ordered by: words and, if known, meaning."""
         return self.score if self.similarity is None else self.score + MEANING_WEIGHT * self.similarity
+
+
+_Placed = tuple[float, str, str, int, _Ranked]
+"""An entry behind what it is ordered by, worth (negative), server and name, and its group."""
+_IN_ORDER: Final = itemgetter(0, 1, 2)
+
+
+def _spread(ranked: Sequence[_Placed]) -> list[_Ranked]:
+    """The same entries, those of servers and names that were there already moved back a little."""
+    servers: dict[int, int] = {}
+    names: dict[str, int] = {}
+    waiting = list(ranked)
+    spread: list[_Ranked] = []
+    while waiting:
+        best, best_score = 0, -math.inf
+        for place, (negative, _, name, group, _) in enumerate(waiting):
+            if -negative <= best_score:
+                break  # penalties only lower a score, and what follows has no higher one
+            score = -negative - (SAME_SERVER_PENALTY * servers.get(group, 0) + SAME_NAME_PENALTY * names.get(name, 0))
+            if score > best_score:
+                best, best_score = place, score
+        _, _, name, group, entry = waiting.pop(best)
+        servers[group] = servers.get(group, 0) + 1
+        names[name] = names.get(name, 0) + 1
+        spread.append(entry)
+    return spread
 
 
 def _take_turns(rankings: list[list[_Ranked]]) -> list[_Ranked]:

@@ -92,13 +92,19 @@ class NameTable:
     def _list_of_names(self, text: str) -> list[tuple[str, list[int]]]:
         pieces = [piece for piece in _BETWEEN_NAMES.split(text) if piece.strip(_TRIM + " ")]
         if 2 <= len(pieces) <= PIECES_LIMIT:
-            pieces = [piece.strip(_TRIM + " ") for piece in pieces]
-            found = [(piece, self._named(piece)) for piece in pieces]
-            if all(numbers for _, numbers in found):
+            found = []
+            for piece in pieces:
+                name = piece.strip(_TRIM + " ")
+                numbers = self._named(name)
+                if not numbers:
+                    break
+                found.append((name, numbers))
+            else:
                 return found
-        words = [word.strip(_TRIM) for word in text.split(maxsplit=LIST_WORDS + 1)]
+        words = text.split(maxsplit=LIST_WORDS + 1)
         if not 2 <= len(words) <= LIST_WORDS:
             return []
+        words = [word.strip(_TRIM) for word in words]
         # The fewest names that cover all words, each of at most NAME_WORDS words; almost always none covers the first.
         best: list[tuple[int, list[tuple[str, list[int]]], int] | None] = [None] * (len(words) + 1)
         best[0] = (0, [], 0)
@@ -136,6 +142,8 @@ def _identifiers(text: str) -> Iterator[str]:
     for count, word in enumerate(text.split()):
         if count >= PIECES_LIMIT:
             return
+        if word.isalpha() and word[1:].islower():
+            continue  # most words of a long text: nothing is inside of them that only a name has
         piece = word.strip(_TRIM)
         if len(piece) <= LONGEST_NAME and _INSIDE.search(piece):
             yield piece

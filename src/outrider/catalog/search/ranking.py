@@ -65,6 +65,7 @@ ORDERED_WORDS: Final = 30
 IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS, IN_PARAMETER_TEXTS = (
     1 << field for field in (NAME, TITLE, SERVER, PARAMETERS, PARAMETER_TEXTS)
 )
+_IN_PARTS: Final = IN_NAME | IN_TITLE | IN_SERVER | IN_PARAMETERS | IN_PARAMETER_TEXTS
 _HAS_FIELD: Final = tuple(bytes([places >> field & 1 for places in range(256)]) for field in range(len(FIELDS)))
 
 
@@ -184,14 +185,16 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
     bm25 = covered = in_parameters = rarest = name = title = server = parameters = 0.0
     for term, count in occurrences.items():
         entry, place = terms[term], places[term]
-        rarity = entry.rarity
-        bm25 += entry.weight * count * (K1 + 1) / (count + norm)
+        rarity, asked = entry.rarity, entry.weight
+        bm25 += asked * count * (K1 + 1) / (count + norm)
         if term in exact_occurrences:
             exact = exact_occurrences[term]
             bm25 += entry.exact_weight * exact * (K1 + 1) / (exact + norm)
-        covered += entry.weight
+        covered += asked
         if rarity > rarest:
             rarest = rarity
+        if not place & _IN_PARTS:
+            continue  # in the description only, as most are
         if place & IN_NAME:
             name += rarity
         if place & IN_TITLE:
@@ -201,7 +204,7 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
         if place & IN_PARAMETERS:
             parameters += rarity
         if place & IN_PARAMETER_TEXTS:
-            in_parameters += entry.weight
+            in_parameters += asked
     opening, name_end, title_end = tool.opening, tool.name_end, tool.title_end
     opening_end, summary_end = title_end + OPENING_WORDS, title_end + SUMMARY_WORDS
     in_opening: set[int] = set()

@@ -12,7 +12,8 @@ of each word without one of its letters would be faster still, and a fifth of th
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from operator import itemgetter
 from typing import Final
 
 __all__ = ["Spellings"]
@@ -26,6 +27,7 @@ _LATIN: Final = "abcdefghijklmnopqrstuvwxyz"
 _CYRILLIC: Final = "абвгдежзийклмнопрстуфхцчшщъыьэюяёіїєґ"
 _GREEK: Final = "αβγδεζηθικλμνξοπρσςτυφχψω"
 _LAST: Final = "\U0010ffff"
+_reversed: Final[Callable[[str], str]] = itemgetter(slice(None, None, -1))
 
 
 class Spellings:
@@ -59,7 +61,9 @@ class Spellings:
             first = bisect_left(starts, word[:cut], first, last)
             last = bisect_left(starts, word[:cut] + _LAST, first, last)
         alphabet = _alphabet(word[0])
-        found = [other for other in starts[first:last] if _is_one_typo(word, other, alphabet)]
+        lengths = range(len(word) - 1, len(word) + 2)
+        alike = [other for other in starts[first:last] if len(other) in lengths]
+        found = [other for other in alike if _is_one_typo(word, other, cut, alphabet)]
         if not cut:
             return found
         # A typo before the cut leaves what is behind it, but for two letters swapped across.
@@ -68,7 +72,8 @@ class Spellings:
         first = bisect_left(ends, tail, key=_reversed)
         last = bisect_left(ends, tail + _LAST, first, key=_reversed)
         if last - first <= COMPARED * cut:
-            found += [other for other in ends[first:last] if _is_one_typo(word, other, alphabet)]
+            alike = [other for other in ends[first:last] if len(other) in lengths]
+            found += [other for other in alike if _is_one_typo(word, other, 0, alphabet)]
         else:
             tried += [other for place in range(cut) for other in _typos_at(place, word, alphabet)]
         return found + [other for other in tried if other in self._known and other != word]
@@ -84,10 +89,6 @@ class Spellings:
             self._by_beginning.sort()
             self._by_end += new
             self._by_end.sort(key=_reversed)
-
-
-def _reversed(word: str) -> str:
-    return word[::-1]
 
 
 def _alphabet(first: str) -> str:
@@ -109,15 +110,11 @@ def _typos_at(place: int, word: str, alphabet: str) -> list[str]:
     return [*made, *[head + letter + rest for letter in alphabet]] if place else made
 
 
-def _is_one_typo(word: str, other: str, alphabet: str) -> bool:
-    """Whether one typo makes `other` into `word`."""
+def _is_one_typo(word: str, other: str, place: int, alphabet: str) -> bool:
+    """Whether one typo makes `other` into `word`, of a length that differs by one at most and with the same letters before `place`."""
     longer = len(other) - len(word)
-    if not -1 <= longer <= 1:
-        return False
-    place = 0
-    for one, another in zip(word, other, strict=False):
-        if one != another:
-            break
+    end = len(word) if longer > 0 else len(other)
+    while place < end and word[place] == other[place]:
         place += 1
     if longer < 0:
         return word[place + 1 :] == other[place:]

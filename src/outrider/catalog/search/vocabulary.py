@@ -206,9 +206,11 @@ class Vocabulary:
                 term.exact_weight = max(term.exact_weight, exact_weight)
         terms = sorted(by_stem.values(), key=lambda term: -term.weight)[:most_terms]
         position = {term.stem: index for index, term in enumerate(terms)}
+        spellings = self.spellings
         matches = {
-            word: (index, 1.0 if shares.get(term.word, 1.0) == 1.0 else REPAIR_SHARE, self.spellings[word] in counts)
+            word: (index, share, spellings[word] in counts)
             for index, term in enumerate(terms)
+            for share in (shares[term.word],)
             for word in self.forms[term.stem]
         }
         joined_stems: dict[int, tuple[int, ...]] = {}
