@@ -6,7 +6,6 @@ shell would have to quote in more than one way is not proposed. Not here: comman
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -33,7 +32,7 @@ def complete_servers(ctx: click.Context, param: click.Parameter, incomplete: str
 def complete_tools(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The tools that are remembered: full names, and bare ones where nothing else is meant."""
     try:
-        tools = asyncio.run(_remembered(ctx)).tools
+        tools = _remembered(ctx).tools
     except Exception:
         return []
     bare: dict[str, int] = {}
@@ -52,7 +51,7 @@ def complete_arguments(ctx: click.Context, param: click.Parameter, incomplete: s
     from outrider.cli.parameters import parameters, takes_text
 
     try:
-        schema = asyncio.run(_remembered(ctx)).resolve(ctx.params["tool"]).tool.input_schema
+        schema = _remembered(ctx).resolve(ctx.params["tool"]).tool.input_schema
     except Exception:
         return []
     given = {text.partition("=")[0].removesuffix(":") for text in ctx.params.get("arguments") or ()}
@@ -80,11 +79,16 @@ def _configuration(ctx: click.Context) -> Any:
     return load(config_files=tuple(ctx.params.get("config_files") or ()), where=here())
 
 
-async def _remembered(ctx: click.Context) -> Any:
+def _remembered(ctx: click.Context) -> Any:
     """What is known of all servers without asking any."""
+    import asyncio
+
     from outrider.catalog.catalog import Catalog, CatalogOptions
     from outrider.client.target import ClientOptions
 
-    options = CatalogOptions(client=ClientOptions(offline=True), watch=False)
-    async with Catalog(configuration=_configuration(ctx), options=options) as catalog:
-        return await catalog.ready(2.0)
+    async def read() -> Any:
+        options = CatalogOptions(client=ClientOptions(offline=True), watch=False)
+        async with Catalog(configuration=_configuration(ctx), options=options) as catalog:
+            return await catalog.ready(2.0)
+
+    return asyncio.run(read())
