@@ -270,7 +270,9 @@ class TestEndingByItself:
         """Spec stdio#shutdown: closing its output is the server's way to end the connection."""
         async with running("close-output", options=HASTY) as process:
             assert [line async for line in process.lines()] == [b"ready"]
-            assert (await process.wait_exit()).code is not None
+            status = await process.wait_exit()
+            assert status.code is not None
+            assert str(status) == "closed its output without exiting, and was ended", "the signal was ours"
 
     async def test_what_it_leaves_behind_ends_with_it(self) -> None:
         """Case 52, case 55: the wrapper is gone, its child holds the pipes and ignores everything."""

@@ -46,11 +46,15 @@ class ExitStatus:
 
     Attributes:
         code: its exit code; minus the number of the signal that ended it; None if it could not be ended.
+        was_mute: it had closed its output and lived on, so that it was ended here: the code is our doing.
     """
 
     code: int | None
+    was_mute: bool = False
 
     def __str__(self) -> str:
+        if self.was_mute:
+            return "closed its output without exiting, and was ended"
         if self.code is None:
             return "could not be ended"
         if self.code < 0:
@@ -84,6 +88,7 @@ class StdioProcess:
         self._room = asyncio.Event()
         self._exited = asyncio.Event()
         self._status: ExitStatus | None = None
+        self._was_mute = False
         self._ending: asyncio.Task[None] | None = None
         self._child: Child
 
@@ -254,9 +259,13 @@ class StdioProcess:
         if self._ending is None:
             self._take(self._decoder.end())
             if self._status is None:
-                asyncio.get_running_loop().call_later(_EXIT_AFTER_OUTPUT_S, self._begin_ending)
+                asyncio.get_running_loop().call_later(_EXIT_AFTER_OUTPUT_S, self._end_mute)
         self._stdout_ended = True
         self._take([])
+
+    def _end_mute(self) -> None:
+        self._was_mute = self._status is None and self._ending is None
+        self._begin_ending()
 
     def on_stderr(self, data: bytes) -> None:
         """See `Listener`."""
@@ -273,7 +282,7 @@ class StdioProcess:
 
     def on_exit(self, code: int) -> None:
         """See `Listener`."""
-        self._status = ExitStatus(code)
+        self._status = ExitStatus(code, self._was_mute)
         self._exited.set()
         self._begin_ending()
 
