@@ -38,6 +38,16 @@ class TestTargets:
         assert rows["notes"][1:4] == ["legacy", "2025-06-18", "2"]
         lines_fit(done.out, 80)
 
+    def test_a_narrow_terminal_loses_columns_and_no_half_of_a_number(self, user: User) -> None:
+        """Ours: what a server is and whether it works is shown before what it costs."""
+        user.configure({"weather": sample("modern"), "gone": {"command": "/no/such"}})
+        wide = user.run("discover", columns=80).out.split()
+        assert wide[:5] == ["target", "speaks", "tools", "tokens", "ms"]
+        narrow = user.run("discover", columns=52).out
+        assert narrow.split()[:3] == ["target", "speaks", "tools"]
+        assert "…" not in narrow.partition("✗")[0]
+        assert "tools" not in user.run("discover", columns=40).out
+
     def test_names_choose_among_the_configured_servers(self, user: User) -> None:
         """Ours: one name, one page; nothing else is started."""
         user.configure({"weather": sample("modern"), "broken": sample("broken")})

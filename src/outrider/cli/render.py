@@ -72,6 +72,16 @@ def print_table(reports: Sequence[DiscoveryReport], names: Sequence[str]) -> Non
         rows.append([Text(name), *itself, speaks, *map(Text, (*counts, tokens, total_ms)), _verdict(report)])
     headings = ["target", *(["calls itself"] if is_wide else []), "speaks", *numbers, ""]
     widths = [max(cell_len(heading), *(row[n].cell_len for row in rows)) for n, heading in enumerate(headings)]
+    for dispensable in (
+        "ms",
+        "tokens",
+        "tools",
+    ):  # numbers that are cut are of no use; on a narrow terminal they go one by one
+        if min(widths[0], _LEAST_NAME) + sum(widths[1:]) + _GAP * (len(headings) - 1) + 2 <= console.width:
+            break
+        column = headings.index(dispensable)
+        for cells in (headings, widths, *rows):
+            del cells[column]
     # Rich would shorten every column a little; versions and numbers are of no use when cut, names are.
     flexible = 2 if is_wide else 1
     room = console.width - sum(widths[flexible:]) - _GAP * (len(headings) - 1) - 2
