@@ -116,12 +116,24 @@ class TestIsolation:
     async def test_denied_tools_are_neither_shown_nor_called(self, fake_stdio: FakeStdio) -> None:
         """Ours: allow and deny lists of the configuration hold for calls too."""
         fake = fake_stdio(Script(*modern()))
-        config = ServerConfig("a", lambda: parse_target(fake.command), deny=("add",))
+        config = ServerConfig(
+            "a", lambda: parse_target(fake.command), allow=("add", "echo", "Echo"), deny=("add", "ad")
+        )
         async with opened([config]) as catalog:
             await catalog.ready()
             assert names(catalog) == ["a/echo"]
-            with pytest.raises(UnknownTool):
-                await catalog.call("a/add")
+            for name in ("a/add", "add"):
+                with pytest.raises(
+                    UnknownTool, match="the tool lists of the configuration or the lock file withhold it"
+                ):
+                    await catalog.call(name)
+            with pytest.raises(UnknownTool) as caught:
+                await catalog.call("a/none")
+            assert caught.value.unseen == ""
+            assert catalog.servers["a"].warnings == (
+                "the configuration names 'Echo' as a tool to offer, and the server has none of that name",
+                "the configuration names 'ad' as a tool to leave out, and the server has none of that name",
+            )
         assert not fake.messages("tools/call")
 
 

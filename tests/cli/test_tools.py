@@ -295,7 +295,7 @@ class TestCall:
 
     def test_structured_results_are_shown_when_there_is_no_text(self, user: User, fake_stdio: FakeStdio) -> None:
         """Ours: and everything as it came under --json."""
-        structured = called(structuredContent={"free": [1, 2]})
+        structured = called(structuredContent={"free": [1, 2]}, content=[{"type": "text", "text": "\n"}])
         user.configure({"a": entry(fake_stdio(Script(on("tools/call", result(structured)), *modern())).command)})
         assert json.loads(user.run("call", "a/add").out) == {"free": [1, 2]}
         shown = user.run("call", "a/add", "--json").json

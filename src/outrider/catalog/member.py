@@ -40,6 +40,7 @@ _log = logging.getLogger("outrider.catalog")
 
 _FIRST_RETRY_S: Final = 2.0
 _LAST_RETRY_S: Final = 300.0
+_MAX_UNKNOWN: Final = 8
 _TRANSIENT: Final = frozenset({"ended", "timeout", "start", "protocol", "refused"})
 _LASTING_STREAM_S: Final = 60.0
 """A stream that lived so long was cut for its age, not for a fault: the next one may follow soon."""
@@ -96,6 +97,19 @@ class ServerConfig:
     def offers(self, tool: str) -> bool:
         """Whether the allow and deny lists let a tool through."""
         return tool not in self.deny and (self.allow is None or tool in self.allow)
+
+    def unknown_tools(self, listing: Listing[Any] | None) -> list[str]:
+        """A warning for each name in the lists that is no tool of the server: a misspelt one offers what was to be withheld."""
+        if listing is None or not listing.complete:
+            return []
+        known = {tool.name for tool in listing.items}
+        lists = (("offer", self.allow or ()), ("leave out", self.deny))
+        return [
+            f"the configuration names {name[:100]!r} as a tool to {what}, and the server has none of that name"
+            for what, names in lists
+            for name in names
+            if name not in known
+        ][:_MAX_UNKNOWN]
 
     def options(self, base: ClientOptions) -> ClientOptions:
         """The client options with this server's own limits."""
@@ -265,7 +279,7 @@ class Member:
             if _has_failed(listing):
                 lists[name] = getattr(self.view, name)  # What is known of it is better than nothing.
         drifts: tuple[Drift, ...] = ()
-        warnings = (*self.config.warnings, *report.warnings)
+        warnings = (*self.config.warnings, *self.config.unknown_tools(report.tools), *report.warnings)
         if self.policy is not None:
             judged = self.policy.judge(report, tuple(lists.values()))
             report, drifts, warnings = judged.report, judged.drifts, (*warnings, *judged.warnings)

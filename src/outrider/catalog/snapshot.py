@@ -211,12 +211,17 @@ class Snapshot:
         tool = self._by_id.get(tool_id)
         if tool is None:
             shown = str(name) if isinstance(name, ToolRef) else name
-            raise UnknownTool(shown, self.near(shown), self._unseen(tool_id.server))
+            raise UnknownTool(shown, self.near(shown), self._unseen(tool_id, shown))
         return CatalogTool(tool_id, tool)
 
-    def _unseen(self, server: str) -> str:
-        """Why the tool may be there all the same: of the server it was asked of, or else of all, those that could not be looked at."""
-        if (view := self.servers.get(server)) is not None:
+    def _unseen(self, tool_id: ToolRef, name: str) -> str:
+        """Why the tool may be there all the same: it is not to be offered, or servers could not be looked at: the one named, or any."""
+        for server in self.servers.values():
+            asked = tool_id.name if server.key == tool_id.server else name
+            listing = server.report.tools if server.report is not None else None
+            if listing is not None and any(tool.name == asked for tool in listing.items):
+                return f"the server {server.key} has it, and the tool lists of the configuration or the lock file withhold it"
+        if (view := self.servers.get(tool_id.server)) is not None:
             if view.failure is not None:
                 what = "is not used" if view.state is ServerState.DISABLED else "could not be asked"
                 return f"the server {view.key} {what}: {view.failure.message[:300]}"

@@ -163,6 +163,8 @@ def _run_command(args: list[str] | None) -> int:
 
 def explain(error: OutriderError) -> None:
     """Write an error to stderr: what happened, and what to do next."""
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)  # progress may stand there
     click.echo(f"Error: {visible(str(error))}", err=True)
     if isinstance(error, NotApproved) and error.detail:
         click.echo(f"  {visible(error.detail)}", err=True)

@@ -54,7 +54,7 @@ def show_result(result: Any, saved: dict[int, Path]) -> None:
     for position, block in enumerate(result.content):
         if block.text is not None:
             click.echo(visible(block.text, one_line=False))
-            shown_text = True
+            shown_text = shown_text or bool(block.text.strip())
         else:
             click.echo(_other_block(block, saved.get(position)))
     if result.has_structured_content and not shown_text:

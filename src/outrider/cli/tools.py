@@ -66,7 +66,11 @@ def _told_state(catalog: Any) -> None:
 def _tell_flaws(catalog: Any) -> None:
     """On stderr: which tools were left out or are not as they should be, and which lists are old ones; a few for each server."""
     for view in catalog.servers.values():
-        flaws = [warning for warning in view.warnings if warning.startswith(("tools: ", "tools/list "))]
+        flaws = [
+            warning
+            for warning in view.warnings
+            if warning.startswith(("tools: ", "tools/list ", "the configuration names "))
+        ]
         for flaw in flaws[:_FLAWS_TOLD]:
             click.echo(f"! {visible(view.name)}: {visible(flaw)}", err=True)
         if len(flaws) > _FLAWS_TOLD:
