@@ -137,6 +137,13 @@ class TestIsolation:
         assert not fake.messages("tools/call")
 
 
+@pytest.mark.parametrize("target", [[], (), None, 5, b"x", {}, "", [["x"]], {"url": "nonsense"}], ids=str)
+def test_what_is_no_server_in_code_is_a_configuration_error(target: Any) -> None:
+    """Ours: it names the server, whatever was given for it."""
+    with pytest.raises(ConfigError, match="the server 'a' cannot be used: it"):
+        Catalog({"a": target})
+
+
 class TestMemory:
     async def test_a_second_start_starts_no_process(self, fake_stdio: FakeStdio, tmp_path: Path) -> None:
         """Ours: what is remembered and fresh is there at once, of both eras."""

@@ -71,13 +71,11 @@ def configs_from_code(
     return configs
 
 
-def _as_entry(target: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_entry(target: Any) -> Any:
+    """What a configuration file would hold for it; anything else stays as it is, for the reader to refuse."""
     if isinstance(target, str):
         return {"url": target} if "://" in target else {"command": target}
-    if isinstance(target, Mapping):
-        return target
-    command, *args = target
-    return {"command": command, "args": args}
+    return {"command": list(target)} if isinstance(target, Sequence) and not isinstance(target, bytes) else target
 
 
 def _config_of_target(key: str, name: str, target: Target) -> ServerConfig:

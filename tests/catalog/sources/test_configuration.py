@@ -108,6 +108,26 @@ def test_within_a_client_the_more_specific_file_wins() -> None:
     assert CURSOR_PROJECT in ignored.reason
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "are_one"),
+    [
+        ("https://h/mcp", "HTTPS://H:443/mcp", True),
+        ("http://h", "http://h:80/", True),
+        ("http://u:p@h/mcp", "http://u:p@H/mcp", True),
+        ("https://h/mcp", "https://h/mcp/", False),
+        ("https://h/mcp", "https://h/MCP", False),
+        ("https://h/mcp", "http://h/mcp", False),
+        ("https://h/mcp", "https://h:8443/mcp", False),
+        ("https://h/mcp?a=1", "https://h/mcp?a=2", False),
+        ("http://u:p@h/mcp", "http://v:p@h/mcp", False),
+    ],
+)
+def test_urls_are_the_same_as_the_standard_has_it(one: str, other: str, are_one: bool) -> None:
+    """Ours: RFC 3986, 6.2.2.1 and 6.2.3: scheme and host without case, default port, empty path."""
+    where = linux({CURSOR_USER: servers(a={"url": one}), CLAUDE: servers(b={"url": other})})
+    assert len(load(where=where).entries) == (1 if are_one else 2)
+
+
 def test_the_same_server_twice_in_one_client_is_not_a_replacement() -> None:
     """Ours: nothing is lost, so nothing is reported as lost; but the project's switch counts."""
     where = linux({CURSOR_USER: servers(gh=command("x")), CURSOR_PROJECT: servers(gh=command("x", disabled=True))})

@@ -118,10 +118,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         """
         canonical: list[Any] = [
             "stdio" if self.transport == "stdio" else "http",
-            [
-                template.canonical if template else None
-                for template in (self.command, self.env_file, self.cwd, self.url)
-            ],
+            [template.canonical if template else None for template in (self.command, self.env_file, self.cwd)],
+            None if self.url is None else _same_url(self.url.canonical) if self.url.is_literal else self.url.canonical,
             [argument.canonical for argument in self.args],
             sorted((name, value.canonical) for name, value in self.env.items()),
             sorted(self.copied_env),
@@ -209,6 +207,20 @@ def _digested(slug: str, name: str) -> str:
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def _same_url(url: str) -> str:
+    """One spelling for URLs that lead to the same place: host in lower case, no default port, a path; what its path ends in counts."""
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        return url
+    user, _, _ = parts.netloc.rpartition("@")
+    where = f"{user}@{host}" if user else host
+    if port is not None and port != {"http": 80, "https": 443}.get(parts.scheme):
+        where += f":{port}"
+    return f"{parts.scheme}://{where}{parts.path or '/'}?{parts.query}"
 
 
 def url_fault(url: str) -> str | None:
