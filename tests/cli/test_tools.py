@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from typing import Any
 
 import pytest
 
-from cli.user import User, entry, sample
+from cli.user import DEADLINE_S, User, entry, sample
 from fakes.running import Fake, FakeStdio
 from fakes.scripts import LINGER, Script, complete, exit_with, modern, notify, on, result, tool
 
@@ -154,6 +155,27 @@ class TestSearch:
     def test_how_many_is_checked(self, user: User) -> None:
         """Ours: exit code 2."""
         assert user.run("search", "x", "-n", "0").code == 2
+
+
+IMPATIENT = (
+    "import sys\nfrom outrider.cli import main, tools\n"
+    "tools._USUAL_WAIT_S, tools._LONGEST_WAIT_S = 0.5, 1e6\n"
+    "main(sys.argv[1:])\n"
+)
+
+
+@pytest.mark.parametrize("command", [("search", "book"), ("show", "book"), ("call", "book", "people=1")], ids=" ".join)
+def test_a_server_that_never_answers_keeps_nobody_from_what_the_others_have(
+    user: User, booking: Fake, fake_stdio: FakeStdio, command: tuple[str, ...]
+) -> None:
+    """Case 23, case 60: it is waited for only where nothing was found without it, and is named."""
+    silent = fake_stdio(Script(start=[LINGER]))
+    user.configure({"tables": entry(booking.command), "silent": entry(silent.command)})
+    process = user.start([sys.executable, "-c", IMPATIENT, *command])
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, "book" in out) == (0, True), err
+    assert ("! silent has not answered yet" in err) is (command[0] == "search")
+    silent.assert_nothing_runs()
 
 
 class TestShow:

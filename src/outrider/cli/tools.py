@@ -31,6 +31,9 @@ __all__ = ["call", "search", "show", "tools"]
 T = TypeVar("T")
 
 _LONGEST_WAIT_S = 60.0
+_USUAL_WAIT_S = 10.0
+"""For those who look for one tool: a server that never answers must not keep them from what the others have."""
+_SILENT_S = 1.0
 _FLAWS_TOLD = 3
 
 
@@ -113,7 +116,7 @@ def tools(as_json: bool, **given: Any) -> int:
     """List the tools of each server, with about how many tokens each costs in a model's context."""
 
     async def work(catalog: Any) -> int:
-        snapshot = await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S)
+        snapshot = await _ready(catalog, given["timeout_s"] or _LONGEST_WAIT_S)
         if as_json:
             from msgspec import Raw
 
@@ -169,7 +172,12 @@ def search(query: str, limit: int, as_json: bool, **given: Any) -> int:
     """
 
     async def work(catalog: Any) -> int:
-        result, snapshot = await catalog.find(query, limit=limit, wait_s=given["timeout_s"] or _LONGEST_WAIT_S)
+        for wait_s in _patience(given["timeout_s"]):
+            await _ready(catalog, wait_s, _server_of(query, catalog))
+            # Nobody is waited for any more, but for what `--semantic` has to prepare.
+            result, snapshot = await catalog.find(query, limit=limit, wait_s=wait_s if given["semantic"] else 0.0)
+            if result.hits or not snapshot.pending:
+                break
         if as_json:
             hits = [_hit_as_json(hit) for hit in result.hits]
             nearest = [_hit_as_json(hit) for hit in result.nearest]
@@ -228,8 +236,7 @@ def show(tool: str, as_json: bool, **given: Any) -> int:
     """Show TOOL in full: what it does, its arguments, its schema as it came."""
 
     async def work(catalog: Any) -> int:
-        await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S, servers=_server_of(tool, catalog))
-        found = await catalog.resolve(tool)
+        found = await _resolved(catalog, tool, given["timeout_s"])
         if as_json:
             from msgspec import Raw
 
@@ -262,6 +269,52 @@ def show(tool: str, as_json: bool, **given: Any) -> int:
         return EXIT_OK
 
     return _with_catalog(work, **given)
+
+
+def _patience(timeout_s: float | None) -> tuple[float, ...]:
+    """How long to wait for servers before looking, and how long again if nothing was found and some have not answered."""
+    return (timeout_s,) if timeout_s is not None else (_USUAL_WAIT_S, _LONGEST_WAIT_S - _USUAL_WAIT_S)
+
+
+async def _ready(catalog: Any, wait_s: float, servers: tuple[str, ...] | None = None) -> Any:
+    """Wait for servers; who has to wait long is told for whom, on a terminal."""
+    import asyncio
+
+    waiting = asyncio.ensure_future(catalog.ready(wait_s, servers=servers))
+    try:
+        await asyncio.wait((waiting,), timeout=_SILENT_S)
+        if waiting.done() or not sys.stderr.isatty():
+            return await waiting
+        names = [visible(view.name) for view in catalog.servers.values() if view.is_pending]
+        click.echo(f"\r\x1b[Kwaiting for {clip(', '.join(names), max(_columns() - 16, 20))} …", nl=False, err=True)
+        try:
+            return await waiting
+        finally:
+            click.echo("\r\x1b[K", nl=False, err=True)
+    finally:
+        waiting.cancel()
+
+
+async def _resolved(catalog: Any, tool: str, timeout_s: float | None) -> Any:
+    """The tool of that name: of the server that it names, or of those that have answered after a while."""
+    first, *more = _patience(timeout_s)
+    snapshot = await _ready(catalog, first, _server_of(tool, catalog))
+    for wait_s in more:
+        if snapshot.pending and not _is_known(snapshot, tool):
+            snapshot = await _ready(catalog, wait_s, _server_of(tool, catalog))
+    return await catalog.resolve(tool)
+
+
+def _is_known(snapshot: Any, tool: str) -> bool:
+    from outrider.catalog.snapshot import AmbiguousTool, UnknownTool
+
+    try:
+        snapshot.resolve(tool)
+    except UnknownTool:
+        return False
+    except AmbiguousTool:
+        return True
+    return True
 
 
 def _server_of(tool: str, catalog: Any) -> tuple[str, ...] | None:
@@ -318,8 +371,7 @@ def call(
         raise ConfigError(f"--save {visible(save)} is not a folder", hint="nothing was called; name a folder")
 
     async def work(catalog: Any) -> int:
-        await catalog.ready(given["timeout_s"] or _LONGEST_WAIT_S, servers=_server_of(tool, catalog))
-        found = await catalog.resolve(tool)
+        found = await _resolved(catalog, tool, given["timeout_s"])
         schema = found.tool.input_schema
         values = _arguments(whole, arguments, schema)
         if not no_check:
