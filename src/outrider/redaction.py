@@ -38,13 +38,13 @@ def show_url(url: str) -> str:
     """A URL as it may be shown: scheme, host, port and path; never user, password, query or fragment."""
     try:
         parts = urlsplit(url)
-        host = parts.hostname or ""
-        port = f":{parts.port}" if parts.port else ""
+        host, port = parts.hostname or "", parts.port
     except ValueError:
         return "(a malformed URL)"
     if ":" in host:
         host = f"[{host}]"
-    return f"{parts.scheme}://{host}{port}{parts.path}" if parts.scheme else f"{host}{port}{parts.path}"
+    place = f"{host}:{port}{parts.path}" if port else f"{host}{parts.path}"
+    return f"{parts.scheme}://{place}" if parts.scheme else place
 
 
 def show_command(argv: Iterable[str]) -> str:
@@ -54,6 +54,8 @@ def show_command(argv: Iterable[str]) -> str:
 
 def unfilled(shown: str, filled: Mapping[str, str]) -> str:
     """`shown`, from `show_url` or `show_command`, with placeholders such as `${TOKEN}` in the place of what was filled in for them."""
+    if not filled:
+        return shown
     for value in sorted(secrets_of(filled=filled) & filled.keys(), key=len, reverse=True):
         # A host is shown in lower case, whatever was configured.
         shown = re.sub(re.escape(value), filled[value].replace("\\", r"\\"), shown, flags=re.IGNORECASE)

@@ -24,7 +24,7 @@ from outrider.client.opening import Trail
 from outrider.client.remembering import Remembering
 from outrider.client.sending import Request, send
 from outrider.client.session import Change, ProgressCallback, Session, Subscription, Wanted
-from outrider.client.target import ClientOptions, StdioTarget, Target, parse_target
+from outrider.client.target import DEFAULTS, ClientOptions, StdioTarget, Target, parse_target
 from outrider.client.tasks import TaskCallback, Tasks
 from outrider.errors import (
     HeaderMismatch,
@@ -80,7 +80,7 @@ def connect(
     Raises:
         ConfigError: the target cannot be used; nothing was started.
     """
-    return Client(parse_target(target, headers=headers, env=env, cwd=cwd), options or ClientOptions())
+    return Client(parse_target(target, headers=headers, env=env, cwd=cwd), options or DEFAULTS)
 
 
 class Client:

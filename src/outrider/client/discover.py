@@ -16,7 +16,7 @@ from outrider.cache.memory import Memory
 from outrider.client.client import Client
 from outrider.client.listing import Listing
 from outrider.client.report import DiscoveryReport, Failure
-from outrider.client.target import ClientOptions, HttpTarget, StdioTarget, Target, parse_target
+from outrider.client.target import DEFAULTS, ClientOptions, HttpTarget, StdioTarget, Target, parse_target
 from outrider.errors import AuthRequired, OutriderError, PeerError, SignInFailed
 from outrider.protocol.freshness import hints_of
 from outrider.protocol.model import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, ServerDescription
@@ -64,7 +64,7 @@ async def discover(
     Raises:
         ConfigError: the target cannot be used; nothing was started.
     """
-    client = Client(parse_target(target, headers=headers, env=env, cwd=cwd), options or ClientOptions(), memory=memory)
+    client = Client(parse_target(target, headers=headers, env=env, cwd=cwd), options or DEFAULTS, memory=memory)
     try:
         return await report_on(client, lists=lists, refresh=refresh)
     finally:

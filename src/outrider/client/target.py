@@ -25,7 +25,7 @@ from outrider.protocol.framing import MAX_MESSAGE_BYTES
 from outrider.protocol.versions import Pin
 from outrider.redaction import Redactor, secrets_of, show_command, show_url, unfilled
 
-__all__ = ["FRAMING_HEADERS", "ClientOptions", "HttpTarget", "Pin", "StdioTarget", "Target", "parse_target"]
+__all__ = ["DEFAULTS", "FRAMING_HEADERS", "ClientOptions", "HttpTarget", "Pin", "StdioTarget", "Target", "parse_target"]
 
 FRAMING_HEADERS: Final = frozenset(
     {"content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive"}
@@ -169,6 +169,10 @@ class ClientOptions:
     def declared_capabilities(self) -> dict[str, Any]:
         """The ClientCapabilities of every request: those of the handlers, and the further ones."""
         return {**self.inputs.capabilities(), **self.capabilities}
+
+
+DEFAULTS: Final = ClientOptions()
+"""The options of whoever gives none."""
 
 
 def parse_target(

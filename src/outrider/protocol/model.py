@@ -349,7 +349,9 @@ def _identity(value: object) -> Implementation | None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return None
     try:
-        return msgspec.convert({k: v for k, v in value.items() if v is not None}, Implementation)
+        if None in value.values():
+            value = {name: member for name, member in value.items() if member is not None}
+        return msgspec.convert(value, Implementation)
     except msgspec.ValidationError:
         return Implementation(value["name"], text_of(value.get("version")))
 
