@@ -569,6 +569,12 @@ async def test_what_is_no_page_spoils_the_list_only(open_memory_: OpenMemory, pa
 # -------------------------------------------------------------------------------------------------------------
 
 
+async def all_wait(memory: Memory, askers: int) -> None:
+    """Until so many wait for one request: with a store behind a socket they come one after the other."""
+    while sum(flight.waiters for flight in memory._flights._flights.values()) < askers:
+        await asyncio.sleep(0)
+
+
 async def test_twenty_askers_cause_one_request_and_the_first_may_leave(open_memory_: OpenMemory) -> None:
     """Case 152: nobody owns the request; the first asker's cancellation is its own."""
     memory, began, release = open_memory_(), asyncio.Event(), asyncio.Event()
@@ -584,6 +590,7 @@ async def test_twenty_askers_cause_one_request_and_the_first_may_leave(open_memo
     async with asyncio.timeout(DEADLINE_S):
         askers = [asyncio.create_task(memory.fetch(ANN, TOOLS, slow)) for _ in range(20)]
         await began.wait()
+        await all_wait(memory, 20)
         askers[0].cancel()
         with pytest.raises(asyncio.CancelledError):
             await askers[0]
@@ -606,8 +613,7 @@ async def test_a_failure_reaches_all_who_wait_and_is_forgotten(open_memory_: Ope
 
     async with asyncio.timeout(DEADLINE_S):
         askers = [asyncio.create_task(memory.fetch(ANN, TOOLS, failing)) for _ in range(20)]
-        while not requests:
-            await asyncio.sleep(0)
+        await all_wait(memory, 20)
         release.set()
         outcomes = await asyncio.gather(*askers, return_exceptions=True)
     assert requests == 1
