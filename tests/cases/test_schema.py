@@ -349,6 +349,13 @@ class TestHeaderAnnotations:
         assert_found(report, "modern")
         assert any("bad" in warning and "x-mcp-header" in warning for warning in report.warnings), report.warnings
 
+    async def test_over_http_it_is_found_among_many(self, fake_http: FakeHttp) -> None:
+        """Case 94: wherever in the list it stands."""
+        names = [f"tool-{number:03}" for number in range(200)]
+        tools = [{**self.bad_tool("space"), "name": name} if name == "tool-130" else tool(name) for name in names]
+        report = await look_at(fake_http(Script(*modern(tools=tools))).url)
+        assert tool_names(report) == [name for name in names if name != "tool-130"]
+
     @pytest.mark.parametrize("kind", [*BAD, "twice"])
     async def test_over_stdio_the_annotation_means_nothing(self, fake_stdio: FakeStdio, kind: str) -> None:
         """Case 94: the tool is listed (MAY ignore)."""

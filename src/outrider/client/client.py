@@ -8,9 +8,9 @@ into headers. Not here: when the server is opened and signed in to (`keeping`), 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -34,7 +34,7 @@ from outrider.errors import (
     RemoteProtocolError,
     TimedOut,
 )
-from outrider.protocol.headers import HeaderParam, header_params, param_headers
+from outrider.protocol.headers import ANNOTATION, HeaderParam, header_params, param_headers
 from outrider.protocol.model import (
     PROMPTS,
     RESOURCE_TEMPLATES,
@@ -58,6 +58,8 @@ from outrider.protocol.versions import Era
 __all__ = ["Client", "connect"]
 
 T = TypeVar("T", bound=Item)
+
+_LOOKED_THROUGH_AT_ONCE: Final = 64
 
 
 def connect(
@@ -535,9 +537,7 @@ class Client:
         """
         mirrored: dict[str, tuple[HeaderParam, ...]] = {}
         excluded: list[Quarantined] = []
-        for tool in listing.items:
-            if b"x-mcp-header" not in bytes(tool.wire):
-                continue
+        for tool in _mentioning(ANNOTATION.encode(), listing.items):
             found = header_params(tool.input_schema)
             if isinstance(found, SchemaFinding):
                 excluded.append(Quarantined(tool.name, f"x-mcp-header at {found.where} {found.message}"))
@@ -549,3 +549,11 @@ class Client:
         names = {quarantined.item for quarantined in excluded}
         items = tuple(tool for tool in listing.items if tool.name not in names)
         return msgspec.structs.replace(listing, items=items, quarantined=(*listing.quarantined, *excluded))
+
+
+def _mentioning(text: bytes, tools: Sequence[Tool]) -> Iterator[Tool]:
+    """The tools in whose JSON `text` stands: few, so that many are looked through at once."""
+    for start in range(0, len(tools), _LOOKED_THROUGH_AT_ONCE):
+        some = tools[start : start + _LOOKED_THROUGH_AT_ONCE]
+        if text in b"\n".join([tool.wire for tool in some]):
+            yield from (tool for tool in some if text in bytes(tool.wire))

@@ -23,6 +23,7 @@ from outrider.protocol.schema_findings import SchemaFinding, Verdict
 from outrider.protocol.tasks import METHODS as TASK_METHODS
 
 __all__ = [
+    "ANNOTATION",
     "LAST_EVENT_ID",
     "METHOD",
     "NAME",
