@@ -205,7 +205,6 @@ def _without_accents(word: str) -> str:
 _stem_word: Callable[[str], list[str]] | None = None
 
 
-@lru_cache(maxsize=65536)
 def stem(word: str) -> str:
     """The form that stands for all inflections of a folded word; for non-English words, the word without accents.
 

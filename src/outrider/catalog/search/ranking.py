@@ -11,7 +11,7 @@ rounded and rank as well as any fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from typing import Final
 
@@ -66,7 +66,8 @@ IN_NAME, IN_TITLE, IN_SERVER, IN_PARAMETERS, IN_PARAMETER_TEXTS = (
     1 << field for field in (NAME, TITLE, SERVER, PARAMETERS, PARAMETER_TEXTS)
 )
 _IN_PARTS: Final = IN_NAME | IN_TITLE | IN_SERVER | IN_PARAMETERS | IN_PARAMETER_TEXTS
-_HAS_FIELD: Final = tuple(bytes([places >> field & 1 for places in range(256)]) for field in range(len(FIELDS)))
+# From the places of a word to whether it is in a field, for all words of a tool at once.
+_HAS_SERVER, _HAS_PARAMETERS = (bytes([places & bit for places in range(256)]) for bit in (IN_SERVER, IN_PARAMETERS))
 
 
 class Corpus:
@@ -133,22 +134,23 @@ class IndexedTool:
         self.title_end = self.name_end + len(fields[TITLE])
         self.length = length / 4
         self.generation = -1
-        self.masses: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+        self.masses: tuple[float, ...] = ()
 
     def refresh(self, vocabulary: Vocabulary) -> None:
-        """Bring `masses` up to date: the summed rarity of name, title, and the first words of the description, fewer and more."""
-        mass, opening, name_end, title_end = vocabulary.mass, self.opening, self.name_end, self.title_end
+        """Bring `masses` up to date: the summed rarity of each part whose share is a feature."""
+        mass, stem_of = vocabulary.mass, vocabulary.stem_of
+        opening, name_end, title_end = self.opening, self.name_end, self.title_end
         self.masses = (
             mass(opening[:name_end]),
             mass(opening[name_end:title_end]),
             mass(opening[title_end : title_end + OPENING_WORDS]),
             mass(opening[title_end : title_end + SUMMARY_WORDS]),
+            *[
+                mass(map(stem_of.__getitem__, compress(self.words, self.places.translate(has_field))))
+                for has_field in (_HAS_SERVER, _HAS_PARAMETERS)
+            ],
         )
         self.generation = vocabulary.generation
-
-    def stems_in(self, field: int, stem_of: Sequence[int]) -> Iterable[int]:
-        """The stems of the words of a field."""
-        return map(stem_of.__getitem__, compress(self.words, self.places.translate(_HAS_FIELD[field])))
 
 
 def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
@@ -173,8 +175,11 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
         word, weight, place = words[position], quarters[position], tool_places[position]
         if word in matches:
             term, share, is_exact = matches[word]
-            occurrences[term] = occurrences.get(term, 0.0) + weight * share
-            places[term] = places.get(term, 0) | place
+            if term in occurrences:
+                occurrences[term] += weight * share
+                places[term] |= place
+            else:
+                occurrences[term], places[term] = weight * share, place
             if is_exact:
                 exact_occurrences[term] = weight
         if word in joins:
@@ -222,7 +227,7 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
     for stem in joined_stems.keys() & opening if joined_stems else ():
         if len(joined_stems[stem]) == 2:
             neighbours.add(joined_stems[stem])  # type: ignore[arg-type]
-    name_mass, title_mass, opening_mass, summary_mass = tool.masses
+    name_mass, title_mass, opening_mass, summary_mass, server_mass, parameters_mass = tool.masses
     total = query.weight
     named = _share(name, name_mass) if name else 0.0
     return [
@@ -231,11 +236,10 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
         covered / total,
         len(occurrences) / len(terms),
         max(named, _share(title, title_mass)) if title else named,
-        # Not kept with the tool: few queries have words of these.
-        _share(server, vocabulary.mass(tool.stems_in(SERVER, vocabulary.stem_of))) if server else 0.0,
+        _share(server, server_mass) if server else 0.0,
         _share(sum([terms[term].rarity for term in in_opening]), opening_mass) if in_opening else 0.0,
         _share(sum([terms[term].rarity for term in in_summary]), summary_mass) if in_summary else 0.0,
-        _share(parameters, vocabulary.mass(tool.stems_in(PARAMETERS, vocabulary.stem_of))) if parameters else 0.0,
+        _share(parameters, parameters_mass) if parameters else 0.0,
         sum([terms[left].weight + terms[right].weight for left, right in neighbours]) / total,
         1.0 if named >= 1.0 and name_end > 1 and _stands_in(opening[:name_end], query.stems) else 0.0,
         1.0 if rarest >= query.rarest else 0.0,

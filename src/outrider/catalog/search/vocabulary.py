@@ -206,13 +206,12 @@ class Vocabulary:
                 term.exact_weight = max(term.exact_weight, exact_weight)
         terms = sorted(by_stem.values(), key=lambda term: -term.weight)[:most_terms]
         position = {term.stem: index for index, term in enumerate(terms)}
-        spellings = self.spellings
-        matches = {
-            word: (index, share, spellings[word] in counts)
-            for index, term in enumerate(terms)
-            for share in (shares[term.word],)
-            for word in self.forms[term.stem]
-        }
+        matches: dict[int, tuple[int, float, bool]] = {}
+        for index, term in enumerate(terms):
+            matches.update(dict.fromkeys(self.forms[term.stem], (index, shares[term.word], False)))
+        for word in counts:
+            if (word_id := self._words.get(word)) in matches:
+                matches[word_id] = (*matches[word_id][:2], True)
         joined_stems: dict[int, tuple[int, ...]] = {}
         for (left, right), together in joined.items():
             parts = [part for word in (left, right) if (part := live[word]) is not None and part != together]
@@ -226,7 +225,8 @@ class Vocabulary:
         return Query(terms, position, matches, joins, joined_stems, wanted, pairs, weight, missing, rarest, stems)
 
     def _live_stem(self, word: str) -> int | None:
-        stem_id = self._stems.get(stem(word))
+        word_id = self._words.get(word)
+        stem_id = self._stems.get(stem(word)) if word_id is None else self.stem_of[word_id]
         return stem_id if stem_id is not None and self.stem_frequency[stem_id] else None
 
     def _repair(self, word: str) -> int | None:
