@@ -53,7 +53,7 @@ class Spellings:
         Returns:
             Words other than `word`, in no particular order, some perhaps twice.
         """
-        self._sort_new()
+        self.sort_new()
         starts, ends = self._by_beginning, self._by_end
         cut, first, last = 0, 0, len(starts)
         while last - first > COMPARED and cut < len(word):
@@ -78,7 +78,8 @@ class Spellings:
             tried += [other for place in range(cut) for other in _typos_at(place, word, alphabet)]
         return found + [other for other in tried if other in self._known and other != word]
 
-    def _sort_new(self) -> None:
+    def sort_new(self) -> None:
+        """Sort in what was added: tens of milliseconds for a new catalog. Without it, the next search for a typo does so first."""
         new = self._words[len(self._by_beginning) :]
         if len(new) < SORTED_TOGETHER:
             for word in new:

@@ -159,6 +159,8 @@ class Vocabulary:
             text: of bounded length.
             most_terms: keep only so many terms, those of the greatest weight.
         """
+        # At the first query after a change, which waits for tantivy anyway, not at the first one with a typo.
+        self._typos.sort_new()
         words = split_words(text)
         content = [word for word in words if word not in STOP_WORDS] or words
         if not content:
