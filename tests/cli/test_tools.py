@@ -151,6 +151,7 @@ class TestSearch:
         done = user.run("search", "xylophone")
         assert "! broken: the server's process exited with code 1" in done.err
         assert user.run("search", "xylophone", "--json").json["failed"] == ["broken"]
+        assert user.run("search", "xylophone", "broken").out == "There are no tools.\n"
 
     def test_how_many_is_checked(self, user: User) -> None:
         """Ours: exit code 2."""

@@ -197,7 +197,7 @@ def search(query: str, limit: int, as_json: bool, **given: Any) -> int:
         for hit in result.hits:
             _show_hit(hit)
         if not result.hits:
-            click.echo("Nothing fits." if result.nothing_fits else "There are no tools.")
+            click.echo("Nothing fits." if snapshot.tools else "There are no tools.")
             if result.nearest:
                 click.echo("Nearest, though below the threshold:")
                 for hit in result.nearest[:3]:
