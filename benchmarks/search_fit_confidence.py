@@ -1,9 +1,11 @@
 """Fits how sure the search is of its best hit: `python benchmarks/search_fit_confidence.py --data DIR [--semantic]`. Needs numpy and scipy.
 
-Learns on the tuning half of the queries of `search.py`: a logistic regression that tells queries of a set from queries of the others, every
-set weighing the same, each weight with the sign that its name promises. Prints the weights, and what share of both kinds gets "nothing
-fits" on the other half, with the threshold that turns away 3 % of the answerable ones of the tuning half; then the same for weights and
-threshold that were fitted without the set: `outrider.catalog.search.confidence` has the fit in round numbers.
+Learns on the tuning half of the queries of `search.py` to tell queries of a set from queries of the others, every set weighing the same,
+each weight with the sign that its name promises. First a logistic regression; from there, what matters at the threshold alone: the share of
+foreign queries that get through and the share of answerable ones turned away, each of the latter counting `COST` times, with the
+step at the threshold smoothed. The sum is scaled so that its logistic curve is a probability again. Prints the weights, and what share of
+both kinds gets "nothing fits" on the other half, with the threshold that turns away 3 % of the answerable ones of the tuning half; then the
+same for weights and threshold that were fitted without the set: `outrider.catalog.search.confidence` has the fit in round numbers.
 """
 
 from __future__ import annotations
@@ -22,10 +24,15 @@ from search_fit import family
 from outrider.catalog.search.confidence import EVIDENCE, MEANING, SIGNS
 from outrider.catalog.search.index import CANDIDATES, TERM_LIMIT
 
-OWN: Final = 800
-STRANGERS: Final = 160
+OWN: Final = 1600
+STRANGERS: Final = 400
 """Queries of one set that are asked of itself, and of each other set."""
 SHRINKAGE: Final = 3e-4
+COST: Final = 4.0
+SOFTNESS: Final = 0.7
+"""Of the step at the threshold, in units of the logistic regression's sum."""
+LOYALTY: Final = 3e-3
+"""What straying from the logistic regression costs: the last errors of one set are not worth much."""
 TURNED_AWAY: Final = 0.03
 
 
@@ -58,24 +65,53 @@ class Asked:
 def fit(parts: Sequence[tuple[Any, Any]], signs: Any) -> Any:
     """Weights, the last of them the constant."""
     x = numpy.concatenate([rows for rows, _ in parts])
-    y = numpy.concatenate([is_own for _, is_own in parts]).astype(float)
-    share = numpy.concatenate(
-        [numpy.where(own, 0.5 / own.mean(), 0.5 / (1 - own.mean())) / own.size for _, own in parts]
-    )
-    share /= share.sum()
-    centre, spread = x.mean(0), x.std(0)
+    own = numpy.concatenate([is_own for _, is_own in parts])
+    centre, spread = x.mean(0), x.std(0) + 1e-9
     z = (x - centre) / spread
+    bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs] + [(None, None)]
 
-    def loss(weights: Any) -> tuple[float, Any]:
+    def minimal(loss: Any, start: Any) -> Any:
+        return minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+
+    even = shares(parts, 1.0)
+
+    def likelihood(weights: Any) -> tuple[float, Any]:
         total = z @ weights[:-1] + weights[-1]
-        slope = share * (1 / (1 + numpy.exp(-total)) - y)
-        value = (share * (numpy.logaddexp(0, total) - y * total)).sum() + SHRINKAGE * (weights[:-1] ** 2).sum()
+        slope = even * (1 / (1 + numpy.exp(-total)) - own)
+        value = (even * (numpy.logaddexp(0, total) - own * total)).sum() + SHRINKAGE * (weights[:-1] ** 2).sum()
         return value, numpy.append(z.T @ slope + 2 * SHRINKAGE * weights[:-1], slope.sum())
 
-    bounds = [(0, None) if sign > 0 else (None, 0) for sign in signs] + [(None, None)]
-    found = minimize(loss, numpy.zeros(x.shape[1] + 1), jac=True, method="L-BFGS-B", bounds=bounds).x
-    weights = found[:-1] / spread
-    return numpy.append(weights, found[-1] - weights @ centre)
+    logistic = minimal(likelihood, numpy.zeros(x.shape[1] + 1))
+    logistic[-1] -= threshold_of(logistic, [((rows - centre) / spread, is_own) for rows, is_own in parts])
+    costs, wrong = shares(parts, COST), numpy.where(own, -1.0, 1.0)
+
+    def errors(weights: Any) -> tuple[float, Any]:
+        total = z @ weights[:-1] + weights[-1]
+        mistaken = 1 / (1 + numpy.exp(-numpy.clip(wrong * total / SOFTNESS, -40, 40)))
+        slope = costs * mistaken * (1 - mistaken) * wrong / SOFTNESS
+        away = weights[:-1] - logistic[:-1]
+        value = (costs * mistaken).sum() + LOYALTY * (away**2).sum()
+        return value, numpy.append(z.T @ slope + 2 * LOYALTY * away, slope.sum())
+
+    sharp = minimal(errors, logistic)
+    total = z @ sharp[:-1] + sharp[-1]
+
+    def calibration(line: Any) -> tuple[float, Any]:
+        value = line[0] * total + line[1]
+        slope = even * (1 / (1 + numpy.exp(-value)) - own)
+        return (even * (numpy.logaddexp(0, value) - own * value)).sum(), numpy.array(
+            [(slope * total).sum(), slope.sum()]
+        )
+
+    scale, shift = minimize(calibration, numpy.array([1.0, 0.0]), jac=True, method="L-BFGS-B").x
+    weights = scale * sharp[:-1] / spread
+    return numpy.append(weights, scale * sharp[-1] + shift - weights @ centre)
+
+
+def shares(parts: Sequence[tuple[Any, Any]], cost: float) -> Any:
+    """What each row weighs: every set alike, and in it foreign queries 1 and answerable ones `cost` together."""
+    rows = numpy.concatenate([numpy.where(own, cost / own.sum(), 1 / (~own).sum()) for _, own in parts])
+    return rows / rows.sum()
 
 
 def sure(weights: Any, rows: Any) -> Any:

@@ -1,34 +1,39 @@
 """How sure a search is that its best hit serves the query. Pure.
 
 Decided here: what speaks for and against, and how it adds up to a number from 0 to 1, to be compared across queries and catalogs. Not
-here: the order of hits (`ranking`), and where "nothing fits" begins (`index`).
+here: the order of hits (`ranking`), what of a query is its subject (`wording`), and where "nothing fits" begins (`index`).
 
 The score that orders hits is a share of what the query could reach, which says little of whether it was reached by chance: two words of a
-long task are found in some tool of any large catalog. So the same share counts for more if the words are rare here, if there are many,
-if further hits score as well, and if few and short texts were searched. `benchmarks/search_fit_confidence.py` fits the weights, each
-with the sign that its name promises; `docs/design/search.md` has what they reach.
+long task are found in some tool of any large catalog. So the same share counts for more if the words are rare here, if they are
+what the query is about, if other tools have them together as well, and if few and short texts were searched.
+`benchmarks/search_fit_confidence.py` fits the weights, each with the sign that its name promises; `docs/design/search.md` has what
+they reach.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Final
 
-from .ranking import FEATURES, Corpus, IndexedTool
+from .ranking import FEATURES, IN_NAME, Corpus, IndexedTool, found_terms
 from .vocabulary import Query
+from .wording import Role
 
-__all__ = ["EVIDENCE", "MEANING", "SIGNS", "evidence", "probability", "sureness"]
+__all__ = ["COMPANY", "EVIDENCE", "MEANING", "SIGNS", "evidence", "probability", "sureness"]
 
 EVIDENCE: Final = (
     "score",  # of the best hit
     "agreement",  # the score of the fifth hit
     "pairs",  # neighbours in the query that are neighbours in the tool
-    "weight found",  # summed rarity of the words found, in units of that of a word that no tool has
-    "rarity",  # mean rarity of the query's known words, in the same unit
-    "query length",  # logarithm of the number of words: a long query never reaches much of itself
-    "words",  # the number of words: that of a task
-    "unknown",  # words that no tool has
+    "rarity",  # mean rarity of the query's known words, in units of that of a word that no tool has
+    "query length",  # logarithm of the number of known words: a long query never reaches much of itself
+    "covered",  # share of the subject, by rarity, that the tool has; what no tool has counts as missing
+    "exact",  # summed rarity of the subject's words that the tool has as they were asked for
+    "named",  # summed rarity of the subject's words in the tool's name
+    "company",  # logarithm of the pairs of the subject's words that the tool has and another hit has together, too
+    "unknown",  # the subject's words that no tool has
     "text length",  # of the best hit
     "catalog size",  # logarithm of the number of tools
 )
@@ -36,57 +41,66 @@ MEANING: Final = (
     "closeness",  # of the best hit
     "closest",  # of any tool
 )
-SIGNS: Final = (1, 1, 1, 1, 1, 1, -1, -1, -1, -1, 1, 1)
+SIGNS: Final = (1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, 1, 1)
 
-WEIGHTS: Final = (0.35, 0.31, 1.5, 0.7, 7.0, 2.2, -0.05, -0.2, -0.007, -0.85)
-CONSTANT: Final = -6.6
-WEIGHTS_WITH_MEANING: Final = (0.23, 0.25, 0.55, 0.7, 6.7, 0.94, 0.0, -0.15, -0.005, -0.93, 0.7, 7.5)
-CONSTANT_WITH_MEANING: Final = -6.3
+WEIGHTS: Final = (0.21, 0.28, 1.57, 7.2, 1.3, 2.5, 0.37, 0.33, 0.53, -0.15, -0.008, -0.9)
+CONSTANT: Final = -5.0
+WEIGHTS_WITH_MEANING: Final = (0.157, 0.26, 0.84, 7.66, 0.97, 1.87, 0.4, 0.0, 0.48, -0.1, -0.005, -0.94, 0.0, 7.6)
+CONSTANT_WITH_MEANING: Final = -6.9
 
 LONGEST_TEXT: Final = 600.0
 MOST_UNKNOWN: Final = 20.0
-HEAVIEST: Final = 6.0
 AGREEING: Final = 4
+COMPANY: Final = 12
+"""Hits that are looked at, the best among them."""
 USUAL_RARITY: Final = 0.54
 """For a query without any known word, which only meaning can serve: its words must not count as common ones."""
 _PAIRS: Final = FEATURES.index("pairs")
 
 
 def evidence(
-    query: Query,
-    corpus: Corpus,
-    tool: IndexedTool,
-    features: Sequence[float],
-    scores: Sequence[float],
+    query: Query, corpus: Corpus, tools: Sequence[IndexedTool], features: Sequence[float], scores: Sequence[float]
 ) -> list[float]:
-    """The values of `EVIDENCE` for a query whose best hit is `tool`.
+    """The values of `EVIDENCE` for a query.
 
     Args:
         query: what was asked.
         corpus: what was searched.
-        tool: the best hit.
-        features: its values of `ranking.FEATURES`.
-        scores: of the hits, best first; at least one.
+        tools: the hits, best first; at least one, and not more than `COMPANY` are looked at.
+        features: the values of `ranking.FEATURES` of the best hit.
+        scores: of the hits.
     """
     vocabulary, terms = corpus.vocabulary, query.terms
     unit = vocabulary.rarity(0)
-    found: set[int] = set()
-    for word in query.wanted.intersection(tool.words):
-        if word in query.matches:
-            found.add(query.matches[word][0])
-        found.update(query.joins.get(word, ()))
+    best = tools[0]
+    subject = {term: match for term, match in found_terms(best, query).items() if terms[term].role is Role.SUBJECT}
+    covered = exact = named = 0.0
+    for term, (places, is_exact) in sorted(subject.items()):
+        rarity = terms[term].rarity
+        covered += rarity
+        exact += rarity * is_exact
+        named += rarity if places & IN_NAME else 0.0
+    asked = sum([term.rarity for term in terms if term.role is Role.SUBJECT]) + query.unknown_weight
     return [
         scores[0],
         scores[min(AGREEING, len(scores) - 1)],
         features[_PAIRS],
-        min(HEAVIEST, sum(terms[term].rarity for term in sorted(found)) / unit),
-        sum(term.rarity for term in terms) / len(terms) / unit if terms else USUAL_RARITY,
+        sum([term.rarity for term in terms]) / len(terms) / unit if terms else USUAL_RARITY,
         math.log(max(1, len(terms))),
-        len(terms),
+        covered / asked if asked else 0.0,
+        exact / unit,
+        named / unit,
+        math.log1p(_company(subject.keys(), [found_terms(tool, query) for tool in tools[1:COMPANY]])),
         min(MOST_UNKNOWN, query.unknown_weight / unit),
-        min(LONGEST_TEXT, tool.length),
+        min(LONGEST_TEXT, best.length),
         math.log(vocabulary.tools),
     ]
+
+
+def _company(terms: Iterable[int], others: Sequence[Mapping[int, object]]) -> int:
+    """How many pairs of `terms` some of the others has both of."""
+    having = [sum(1 << place for place, other in enumerate(others) if term in other) for term in terms]
+    return sum(left & right != 0 for left, right in combinations(having, 2))
 
 
 def sureness(values: Sequence[float]) -> float:

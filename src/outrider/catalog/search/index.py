@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from .analysis import fold, split_words
-from .confidence import evidence, probability, sureness
+from .confidence import COMPANY, evidence, probability, sureness
 from .document import MatchKind, SearchHit, SearchResult, TermMatch, ToolDocument
 from .engine import CandidateEngine
 from .names import NameTable
@@ -386,9 +386,9 @@ class ToolIndex:
 
     def _evidence(self, ranked: Sequence[_Ranked]) -> list[float]:
         best = ranked[0]
-        values = evidence(
-            best.query, self._corpus, self._tool(best.number), best.features, [entry.score for entry in ranked[:5]]
-        )
+        hits = ranked[:COMPANY]
+        tools, scores = [self._tool(entry.number) for entry in hits], [entry.score for entry in hits]
+        values = evidence(best.query, self._corpus, tools, best.features, scores)
         if best.similarity is not None:
             values += (best.similarity, max(entry.similarity or 0.0 for entry in ranked))
         return values

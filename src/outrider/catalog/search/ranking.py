@@ -26,6 +26,7 @@ __all__ = [
     "Corpus",
     "IndexedTool",
     "features",
+    "found_terms",
     "linear",
 ]
 
@@ -245,6 +246,22 @@ def features(tool: IndexedTool, query: Query, corpus: Corpus) -> list[float]:
         1.0 if rarest >= query.rarest else 0.0,
         0.0,
     ]
+
+
+def found_terms(tool: IndexedTool, query: Query) -> dict[int, tuple[int, bool]]:
+    """The terms of `query` that `tool` has: position to (a bit for each field that has it, whether in the form that was asked for)."""
+    matches, joins = query.matches, query.joins
+    found: dict[int, tuple[int, bool]] = {}
+    for word in query.wanted.intersection(tool.words):
+        place = tool.places[tool.words.index(word)]
+        if word in matches:
+            term, _, is_exact = matches[word]
+            places, was_exact = found.get(term, (0, False))
+            found[term] = (places | place, was_exact or is_exact)
+        for term in joins.get(word, ()):
+            places, was_exact = found.get(term, (0, False))
+            found[term] = (places | place, was_exact)
+    return found
 
 
 def _share(part: float, whole: float) -> float:

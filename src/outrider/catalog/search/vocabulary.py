@@ -15,6 +15,7 @@ import msgspec
 
 from .analysis import STOP_WORDS, split_words, stem
 from .typos import Spellings
+from .wording import Role, roles
 
 __all__ = ["Query", "QueryTerm", "Vocabulary"]
 
@@ -23,6 +24,9 @@ REPAIRS_LIMIT: Final = 8
 SHORTEST_REPAIRED: Final = 4
 REPAIR_SHARE: Final = 0.6
 """What an occurrence of the repaired word counts, against 1 for the word that was asked for."""
+
+ASIDE_SHARE: Final = 0.5
+"""What a word counts that is not of the query's subject."""
 
 
 class QueryTerm(msgspec.Struct):
@@ -41,6 +45,7 @@ class QueryTerm(msgspec.Struct):
     rarity: float
     weight: float
     exact_weight: float
+    role: Role = Role.SUBJECT
 
 
 class Query(msgspec.Struct):
@@ -166,6 +171,7 @@ class Vocabulary:
         if not content:
             return Query([], {}, {}, {}, {}, frozenset(), set(), 0.0, 0.0, 0.0, [])
         counts = Counter(content)
+        asides = roles(text, set(counts))
         live = {word: self._live_stem(word) for word in counts}
         shares = dict.fromkeys(counts, 1.0)
         repairs = 0
@@ -188,7 +194,7 @@ class Vocabulary:
                     repairs += 1
                     live[word] = self._repair(word)
                     shares[word] = REPAIR_SHARE
-            if live[word] is None:
+            if live[word] is None and word not in asides:
                 unknown[word] = self.rarity(0) * math.sqrt(counts[word])
         by_stem: dict[int, QueryTerm] = {}
         for word, times in counts.items():
@@ -196,14 +202,17 @@ class Vocabulary:
             if stem_id is None:
                 continue
             rarity = self.rarity(self.stem_frequency[stem_id])
-            weight = rarity * math.sqrt(times) * shares[word]
+            emphasis = math.sqrt(times) * (ASIDE_SHARE if word in asides else 1.0)
+            weight = rarity * emphasis * shares[word]
             word_id = self._words.get(word)
             exact = self.word_frequency[word_id] if word_id is not None else 0
-            exact_weight = self.rarity(exact) * math.sqrt(times) if exact else 0.0
+            exact_weight = self.rarity(exact) * emphasis if exact else 0.0
             term = by_stem.get(stem_id)
+            role = asides.get(word, Role.SUBJECT)
             if term is None:
-                by_stem[stem_id] = QueryTerm(word, stem_id, rarity, weight, exact_weight)
+                by_stem[stem_id] = QueryTerm(word, stem_id, rarity, weight, exact_weight, role)
             else:  # two forms of one word: "issue" and "issues"
+                term.role = min(term.role, role)
                 term.weight = math.hypot(term.weight, weight)
                 term.exact_weight = max(term.exact_weight, exact_weight)
         terms = sorted(by_stem.values(), key=lambda term: -term.weight)[:most_terms]
