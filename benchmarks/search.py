@@ -4,6 +4,11 @@ DIR has a directory for each set: `tools.jsonl` (`id`, `server`, `name`, `descri
 `kind`, `text`, `relevant`, and optionally `relevant_groups`, lists of which any member counts). A set without queries is a crowd of
 distractors: the sets of real MCP servers are searched alone and within that crowd.
 
+"Nothing fits" is measured with the queries of the other sets. A query from elsewhere need not be about nothing in the catalog: the sets
+overlap in weather, films, maths. `search_foreign.json` says of 30 queries from each other set, read one by one beside the likeliest
+tools, whether the catalog serves them, in part, or not at all. The `unanswerable` ones are those that it does not serve, and those that
+nobody has read; `foreign` are all of them.
+
 The ranking was tuned on the queries whose id hashes to an even number; what is reported are the others (`--queries all` for all). Each
 set counts once in the average, however many queries it has. Ranks are those without a threshold; what the threshold costs is printed
 below. Peers see the same texts: SQLite FTS5 as it comes, and FastMCP's BM25 index from the peers that `./dev setup --peers` installs.
@@ -35,6 +40,7 @@ from outrider.catalog.search import MatchKind, MiniLM, ToolDocument, ToolIndex
 ROOT: Final = Path(__file__).resolve().parent.parent
 PEERS_PYTHON: Final = ROOT / ".dev" / "python-modern" / "bin" / "python"
 FASTMCP: Final = ROOT / "benchmarks" / "peers" / "fastmcp_search.py"
+FOREIGN: Final = ROOT / "benchmarks" / "search_foreign.json"
 PEER_TIMEOUT_S: Final = 300.0
 
 HITS: Final = 10
@@ -45,7 +51,6 @@ CROWD: Final = "toucan_mcp"
 CROWDED: Final = "+crowd"
 
 NAMES_A_SET: Final = 60
-OWN_A_SET: Final = 200
 STRANGERS_A_SET: Final = 30
 SIZES: Final = (1_000, 10_000, 100_000)
 TIMED_QUERIES: Final = 200
@@ -171,11 +176,11 @@ def add(index: ToolIndex, documents: Iterable[ToolDocument]) -> list[str]:
     return list(servers)
 
 
-def ranked_by(index: ToolIndex, one: Set) -> list[list[str]]:
-    return [
-        [hit.document.aliases[0] for hit in index.search(query["text"], limit=HITS, threshold=0).hits]
-        for query in one.queries
-    ]
+def asked(index: ToolIndex, queries: Iterable[Mapping[str, Any]]) -> tuple[list[list[str]], list[float]]:
+    """For each query the ids of the hits, best first, and the score of the surest."""
+    found = [index.search(query["text"], limit=HITS, threshold=0).hits for query in queries]
+    ranked = [[hit.document.aliases[0] for hit in hits] for hits in found]
+    return ranked, [max((hit.score for hit in hits), default=0.0) for hits in found]
 
 
 # ---------------------------------------------------------------------------------------------------------------- peers
@@ -282,27 +287,53 @@ def exact_names(index: ToolIndex, one: Set, chance: random.Random) -> dict[str, 
     return {"first": round(100 * right / asked, 2), "five_names_recall@5": round(100 * found / wanted, 2)}
 
 
-def best_scores(index: ToolIndex, texts: Iterable[str]) -> list[float]:
-    return [max((hit.score for hit in index.search(text, threshold=0).hits), default=0.0) for text in texts]
+def strangers_of(one: Set, sets: Sequence[Set]) -> list[tuple[Mapping[str, Any], bool]]:
+    """Queries of other sets, and whether `one` serves them, at least in part, by `search_foreign.json`."""
+    read = json.loads(FOREIGN.read_text(encoding="utf-8")).get(one.name, {})
+    served = {*read.get("served", ()), *read.get("partly", ())}
+
+    def lot(query: Mapping[str, Any]) -> bytes:
+        return hashlib.sha256(f"{one.name} {query['id']}".encode()).digest()
+
+    others = [other for other in sets if not same_domain(other.name, one.name)]
+    return [(q, q["id"] in served) for other in others for q in sorted(other.queries, key=lot)[:STRANGERS_A_SET]]
 
 
 def turned_away(scores: Sequence[float], threshold: float) -> float:
     return 100 * sum(score < threshold for score in scores) / len(scores) if scores else 0.0
 
 
-def nothing_fits_curve(
-    own: Mapping[str, list[float]], strange: Mapping[str, list[float]], default: float
-) -> list[dict[str, float]]:
-    """Per threshold, the share of queries that get "nothing fits", each set counting once."""
+def nothing_fits(sets: Mapping[str, Mapping[str, Sequence[float]]], default: float) -> dict[str, Any]:
+    """What share of each kind of query gets "nothing fits", per set and per threshold, each set counting once.
+
+    Args:
+        sets: by name of the set and kind of query, the scores of the surest hits.
+        default: the threshold that the figures per set are for.
+    """
     ladder = sorted({*(step / 50 for step in range(1, 40)), default})
-    return [
-        {
-            "threshold": round(threshold, 3),
-            "answerable": round(statistics.fmean(turned_away(scores, threshold) for scores in own.values()), 1),
-            "unanswerable": round(statistics.fmean(turned_away(scores, threshold) for scores in strange.values()), 1),
-        }
-        for threshold in ladder
-    ]
+
+    def shares(scores: Mapping[str, Sequence[float]], threshold: float) -> dict[str, float]:
+        return {kind: turned_away(values, threshold) for kind, values in scores.items()}
+
+    def rounded(row: Mapping[str, float]) -> dict[str, float]:
+        return {kind: round(share, 1) for kind, share in row.items()}
+
+    curve = []
+    for threshold in ladder:
+        rows = [shares(scores, threshold) for scores in sets.values()]
+        means = {kind: statistics.fmean(row[kind] for row in rows) for kind in rows[0]}
+        curve.append({"threshold": round(threshold, 3), **rounded(means)})
+    return {
+        "default": default,
+        "sets": {
+            name: {
+                **rounded(shares(scores, default)),
+                "queries": {kind: len(values) for kind, values in scores.items()},
+            }
+            for name, scores in sets.items()
+        },
+        "curve": curve,
+    }
 
 
 def timed_queries(sets: Sequence[Set]) -> list[str]:
@@ -389,8 +420,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {}
     rivals: dict[str, dict[str, Any]] = {"FTS5": {}} if peers else {}
     names: dict[str, Any] = {}
-    own: dict[str, list[float]] = {}
-    strange: dict[str, list[float]] = {}
+    sure: dict[str, dict[str, list[float]]] = {}
     chance = random.Random(11)
     crowded = new_index(options.semantic)
     if crowd:
@@ -405,17 +435,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             index.embed()
         else:
             index, guests = index_of(one.documents, options.semantic), []
-        results[one.name] = summary(one, ranked_by(index, one))
+        ranked, best = asked(index, one.queries)
+        results[one.name] = summary(one, ranked)
         if not guests:
             names[one.name] = exact_names(index, one, chance)
-            own[one.name] = best_scores(
-                index, [query["text"] for query in chance.sample(one.queries, min(OWN_A_SET, len(one.queries)))]
-            )
-            others = [other for other in sets if not same_domain(other.name, one.name)]
-            strangers = [
-                q["text"] for o in others for q in chance.sample(o.queries, min(STRANGERS_A_SET, len(o.queries)))
-            ]
-            strange[one.name] = best_scores(index, strangers)
+            strangers = strangers_of(one, sets)
+            foreign = asked(index, [query for query, _ in strangers])[1]
+            nothing = [score for score, (_, is_served) in zip(foreign, strangers, strict=True) if not is_served]
+            sure[one.name] = {"answerable": best, "unanswerable": nothing, "foreign": foreign}
         for server in guests:
             crowded.remove_server(server)
             crowded.replace_server(server, [d for d in map(document_of, crowd) if d.server == server])
@@ -441,17 +468,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "average": average(results),
         **results,
         "names": names,
-        "nothing_fits": {
-            "default": DEFAULT_THRESHOLD,
-            "sets": {
-                name: {
-                    "answerable": round(turned_away(own[name], DEFAULT_THRESHOLD), 1),
-                    "unanswerable": round(turned_away(strange[name], DEFAULT_THRESHOLD), 1),
-                }
-                for name in own
-            },
-            "curve": nothing_fits_curve(own, strange, DEFAULT_THRESHOLD),
-        },
+        "nothing_fits": nothing_fits(sure, DEFAULT_THRESHOLD),
         "sizes": {str(size): values for size, values in sizes.items()},
         "peers": {name: {"average": average(values), **values} for name, values in rivals.items()},
         "run": {
@@ -491,13 +508,17 @@ def show(result: Mapping[str, Any]) -> None:
     for name, values in result["names"].items():
         print(f"{name:28}{values['first']:5.1f}    {values['five_names_recall@5']:5.1f}")
     fits = result["nothing_fits"]
-    print('\n"nothing fits", percent of queries   of the set   of other sets')
+    print('\n"nothing fits", percent of queries   of the set   about nothing in it   of other sets')
+    kinds = ("answerable", "unanswerable", "foreign")
     for name, values in fits["sets"].items():
-        print(f"{name:38}{values['answerable']:9.1f}{values['unanswerable']:15.1f}")
+        print(
+            f"{name:38}" + "".join(f"{values[kind]:{width}.1f}" for kind, width in zip(kinds, (9, 18, 17), strict=True))
+        )
     for step in fits["curve"]:
         mark = "   <- default" if step["threshold"] == round(fits["default"], 3) else ""
         if mark or round(step["threshold"] * 50) % 2 == 0:
-            print(f"threshold {step['threshold']:<28}{step['answerable']:9.1f}{step['unanswerable']:15.1f}{mark}")
+            cells = "".join(f"{step[kind]:{width}.1f}" for kind, width in zip(kinds, (9, 18, 17), strict=True))
+            print(f"threshold {step['threshold']:<28}{cells}{mark}")
     print("\ntools       " + "".join(f"{size:>12}" for size in result["sizes"]))
     for row in dict.fromkeys(row for values in result["sizes"].values() for row in values):
         print(f"{row:16}" + "".join(f"{values.get(row, math.nan):12}" for values in result["sizes"].values())[4:])

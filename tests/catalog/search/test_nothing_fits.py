@@ -158,7 +158,8 @@ def test_each_weight_has_the_sign_that_its_name_promises() -> None:
 
 def test_more_evidence_makes_surer() -> None:
     """Ours: and a hit behind the best is never surer than that."""
-    some = [4.0, 3.0, 0.0, 1.0, 0.6, 1.5, 5, 1.0, 60.0, 6.0]
+    some = [4.0, 3.0, 0.0, 0.6, 1.5, 0.4, 1.0, 0.5, 0.7, 1.0, 60.0, 6.0]
+    assert len(some) == len(EVIDENCE)
     for place, sign in enumerate(SIGNS[: len(some)]):
         more = [value + sign * (index == place) for index, value in enumerate(some)]
         assert sureness(more) > sureness(some)

@@ -390,3 +390,35 @@ class TestQueries:
         """Ours: rather than an empty page that looks like an answer."""
         with pytest.raises(ValueError, match="limit must be at least 1"):
             ToolIndex().search("x", limit=limit, offset=offset)
+
+
+class TestSubject:
+    SHOP = (
+        tool("shop", "find_order", "Order by its number"),
+        tool("shoes", "describe_shoes", "Provide detailed information about red shoes that are available"),
+        tool("garden", "cut_hedge", "Cut the hedge of the summer house"),
+    )
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "provide available information about the order",
+            'order "red shoes"',
+            "order <red shoes>",
+            "order at https://example.com/shoes/available",
+            "order for red.shoes@example.com",
+        ],
+    )
+    def test_what_a_query_is_about_outweighs_talk_and_values(self, query: str) -> None:
+        """Ours: more of the words of the query are found in the tool that is not meant."""
+        assert names(index_of([*self.SHOP, *FILLER]).search(query, threshold=0))[0] == "shop/find_order"
+
+    def test_talk_and_values_still_decide_between_tools_for_the_subject(self) -> None:
+        """Ours: they count less, not nothing."""
+        orders = [tool("a", "order_hats", "Order hats"), tool("b", "order_shoes", "Order shoes")]
+        assert names(index_of([*orders, *FILLER]).search("order 'shoes'"))[0] == "b/order_shoes"
+        assert names(index_of([*orders, *FILLER]).search("order 'hats'"))[0] == "a/order_hats"
+
+    def test_a_query_of_talk_and_values_alone_is_searched_as_it_stands(self) -> None:
+        """Ours: nothing is left out where nothing would be left."""
+        assert names(index_of([*self.SHOP, *FILLER]).search('"red shoes"'))[0] == "shoes/describe_shoes"

@@ -57,7 +57,7 @@ ENUMERATED: Final = 12
 SUBSTRING_LIMIT: Final = 200
 NEAREST: Final = 5
 SIBLINGS_COUNTED: Final = 4
-DEFAULT_THRESHOLD: Final = 0.13
+DEFAULT_THRESHOLD: Final = 0.145
 """Where not quite 3 % of the queries that a catalog serves are turned away; see `docs/design/search.md` for the whole curve."""
 SUBSTRING_CONFIDENCE: Final = 0.5
 
