@@ -45,8 +45,8 @@ SIGNS: Final = (1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, 1, 1)
 
 WEIGHTS: Final = (0.17, 0.23, 2.1, 6.8, 0.78, 2.5, 0.51, 0.44, 0.58, -0.17, -0.008, -0.97)
 CONSTANT: Final = -2.75
-WEIGHTS_WITH_MEANING: Final = (0.157, 0.26, 0.84, 7.66, 0.97, 1.87, 0.4, 0.0, 0.48, -0.1, -0.005, -0.94, 0.0, 7.6)
-CONSTANT_WITH_MEANING: Final = -6.9
+WEIGHTS_WITH_MEANING: Final = (0.12, 0.155, 1.44, 6.6, 0.31, 1.7, 0.43, 0.07, 0.55, -0.09, -0.005, -0.84, 1.9, 6.5)
+CONSTANT_WITH_MEANING: Final = -4.97
 
 LONGEST_TEXT: Final = 600.0
 MOST_UNKNOWN: Final = 20.0
