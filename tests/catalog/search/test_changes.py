@@ -104,6 +104,22 @@ def test_history_does_not_matter(changes: list[tuple[str, int | None]], query: s
     assert outline(index.search("")) == outline(fresh.search(""))
 
 
+def test_equal_tools_beyond_those_that_are_ranked_are_chosen_by_their_names() -> None:
+    """Ours: of ninety tools that fit alike, the same are seen whichever came first, and a longer page begins with the shorter one."""
+    servers = [f"fork-{number:02}" for number in range(90)]
+    tools = {server: [ToolDocument(server=server, name="alpha_list", description="Lists alphas")] for server in servers}
+    pages = []
+    for turn in (servers, servers[::-1], [*servers[40:], *servers[:40]]):
+        index = ToolIndex()
+        for server in turn:
+            index.replace_server(server, tools[server])
+        pages.append([outline(index.search("list the alphas", limit=limit, threshold=0))[0] for limit in (5, 30, 90)])
+        short, longer, whole = pages[-1]
+        assert short == longer[:5]
+        assert longer == whole[:30]
+    assert pages[0] == pages[1] == pages[2]
+
+
 def test_many_replacements_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours: what removed tools left behind is dropped, and the answers stay the same."""
     monkeypatch.setattr(index_module, "COMPACTED", 20)

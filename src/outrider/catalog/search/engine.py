@@ -5,7 +5,7 @@ Decided here: how texts are handed over and when they are committed. tantivy is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 __all__ = ["CandidateEngine"]
@@ -14,6 +14,8 @@ WRITER_BYTES: Final = 15_000_000
 """tantivy's least. The writer is closed after each commit: an idle catalog has no thread and no buffer."""
 BULK_WRITER_BYTES: Final = 60_000_000
 BULK: Final = 5_000
+SPARE: Final = 8
+"""Entries that are looked at beyond those asked for, to see whether the last one has equals."""
 
 
 class CandidateEngine:
@@ -37,13 +39,19 @@ class CandidateEngine:
         self._removed.add(group)
 
     def search(
-        self, terms: Iterable[tuple[str, float]], *, limit: int, groups: Iterable[int] | None = None
+        self,
+        terms: Iterable[tuple[str, float]],
+        *,
+        limit: int,
+        order: Callable[[int], Any],
+        groups: Iterable[int] | None = None,
     ) -> list[int]:
         """Numbers of the entries with the highest weighted BM25, best first.
 
         Args:
             terms: words and what each is worth.
-            limit: the most numbers to return.
+            limit: the most numbers to return, at least 1.
+            order: what equal entries are ordered by, given their number. tantivy takes the one that it was given first.
             groups: only entries of these, or None for all.
         """
         self._commit()
@@ -63,8 +71,19 @@ class CandidateEngine:
         if groups is not None:
             members = query.const_score_query(query.term_set_query(schema, "group", list(groups)), 0.0)
             wanted = query.boolean_query([(tantivy.Occur.Must, wanted), (tantivy.Occur.Must, members)])
-        hits = self._searcher.search(wanted, limit, count=False).hits
-        return self._searcher.fast_field_values("number", [address for _, address in hits])  # type: ignore[no-any-return]
+        looked_at = limit + SPARE
+        hits = self._searcher.search(wanted, looked_at, count=False).hits
+        while (
+            len(hits) == looked_at and hits[-1][0] == hits[limit - 1][0]
+        ):  # the last one that counts is equal to more than were seen
+            looked_at *= 4
+            hits = self._searcher.search(wanted, looked_at, count=False).hits
+        scores, addresses = [score for score, _ in hits], [address for _, address in hits]
+        numbers = self._searcher.fast_field_values("number", addresses)
+        if len(set(scores)) < len(scores):
+            places = sorted(range(len(numbers)), key=lambda place: (-scores[place], order(numbers[place])))
+            numbers = [numbers[place] for place in places]
+        return numbers[:limit]  # type: ignore[no-any-return]
 
     def _commit(self) -> None:
         if not self._added and not self._removed:

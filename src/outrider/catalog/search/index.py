@@ -366,7 +366,7 @@ class ToolIndex:
         wanted = {spellings[term.stem]: term.weight / term.rarity for term in query.terms}
         for word in query.joins:
             wanted.setdefault(spellings[stem_of[word]], JOIN_BOOST)
-        numbers = self._engine.search(wanted.items(), limit=limit, groups=groups)
+        numbers = self._engine.search(wanted.items(), limit=limit, order=self._order, groups=groups)
         # Batch after batch, so that a longer page begins with the shorter one.
         batches = [numbers[start : start + CANDIDATES] for start in range(0, len(numbers), CANDIDATES)]
         if closeness is not None and self._vectors is not None:
