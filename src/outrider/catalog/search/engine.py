@@ -16,6 +16,8 @@ BULK_WRITER_BYTES: Final = 60_000_000
 BULK: Final = 5_000
 SPARE: Final = 8
 """Entries that are looked at beyond those asked for, to see whether the last one has equals."""
+MOST_EQUAL: Final = 500
+"""Of more equal entries than about this many, some are not looked at: a server that lists one tool ten thousand times costs no search its time."""
 
 
 class CandidateEngine:
@@ -73,10 +75,8 @@ class CandidateEngine:
             wanted = query.boolean_query([(tantivy.Occur.Must, wanted), (tantivy.Occur.Must, members)])
         looked_at = limit + SPARE
         hits = self._searcher.search(wanted, looked_at, count=False).hits
-        while (
-            len(hits) == looked_at and hits[-1][0] == hits[limit - 1][0]
-        ):  # the last one that counts is equal to more than were seen
-            looked_at *= 4
+        while len(hits) == looked_at < limit + MOST_EQUAL and hits[-1][0] == hits[limit - 1][0]:
+            looked_at *= 4  # the last one that counts is equal to more than were seen
             hits = self._searcher.search(wanted, looked_at, count=False).hits
         scores, addresses = [score for score, _ in hits], [address for _, address in hits]
         numbers = self._searcher.fast_field_values("number", addresses)
