@@ -17,7 +17,7 @@ BULK: Final = 5_000
 SPARE: Final = 8
 """Entries that are looked at beyond those asked for, to see whether the last one has equals."""
 MOST_EQUAL: Final = 500
-"""Of more equal entries than about this many, some are not looked at: a server that lists one tool ten thousand times costs no search its time."""
+"""Of more equal entries than about this many, some are not looked at: one tool listed ten thousand times costs no search its time."""
 
 
 class CandidateEngine:
