@@ -230,15 +230,17 @@ class TestTheCommand:
         silent.assert_nothing_runs()
         good.assert_nothing_runs()
 
+    @pytest.mark.parametrize("times", [1, 2])
     async def test_a_signal_that_ends_the_program_ends_every_process_too(
-        self, user: User, fake_stdio: FakeStdio
+        self, user: User, fake_stdio: FakeStdio, times: int
     ) -> None:
-        """Case 52: as `timeout` and supervisors send it, to a server that does not mind the end of its input."""
+        """Case 52: as `timeout` (twice) and supervisors send it, to a server that does not mind the end of its input."""
         silent = fake_stdio(Script(start=[LINGER], end=[LINGER]))
         user.configure({"silent": entry(silent.command)})
         process = user.start(user.command("tools"))
         await silent.wait_for("spawned")
-        process.send_signal(signal.SIGTERM)
+        for _ in range(times):
+            process.send_signal(signal.SIGTERM)
         _, err = await asyncio.to_thread(process.communicate, timeout=DEADLINE_S)
         assert process.returncode == 128 + signal.SIGTERM, err
         assert err.strip() == "Interrupted."

@@ -629,3 +629,18 @@ class TestOurOwnEnd:
             "    await process.close()\n"
             "asyncio.run(main())\n"
         )
+
+
+def test_an_interpreter_that_ends_has_nothing_to_say_of_processes_that_ended_before() -> None:
+    """Case 52: several, whose end nobody has noticed."""
+    script = (
+        "import os, sys\n"
+        "from outrider.client.process_tree import ProcessTree\n"
+        "trees = [ProcessTree([sys.executable, '-ISc', ''], sys.executable, os.environ, None) for _ in range(3)]\n"
+        "for tree in trees:\n"
+        "    os.waitid(os.P_PID, tree.pid, os.WEXITED | os.WNOWAIT)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -78,6 +78,8 @@ class EndingSignals:
                 signal.signal(number, handler)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
+        if self.received:
+            return  # `timeout` sends it twice, and the end is under way; whoever cannot wait has SIGKILL
         self.received = number
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
             raise KeyboardInterrupt

@@ -153,7 +153,7 @@ _running: set[ProcessTree] = set()
 @atexit.register
 def _end_all() -> None:
     """Nothing we started outlives the interpreter, whatever became of the event loop: end of input, then SIGTERM, then SIGKILL."""
-    trees = [tree for tree in _running if not tree.is_gone()]
+    trees = [tree for tree in list(_running) if not tree.is_gone()]
     for tree in trees:
         tree.note_descendants()
         if tree.popen.stdin is not None:
