@@ -1,6 +1,7 @@
 """The words that the tools of the index have, how many tools have each, and which of them a query means.
 
-Decided here: what makes two words the same (stem, closed-up spelling, one repaired typo), and what a query word weighs. Pure.
+Decided here: what makes two words the same (stem, closed-up spelling, one repaired typo), and what a query word weighs. Not here: which
+words are the subject of a query (`wording`). Pure.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ class QueryTerm(msgspec.Struct):
         word: as asked, folded.
         stem: id of the stem.
         rarity: inverse document frequency of the stem.
-        weight: rarity times the square root of the number of times the query has it, less for a repaired word.
+        weight: rarity times the square root of the number of times the query has it, less for a repaired word and for one that is
+            not of the query's subject.
         exact_weight: the same for the exact form; 0 if no tool has that.
+        role: what the query has it for.
     """
 
     word: str
@@ -60,7 +63,7 @@ class Query(msgspec.Struct):
         wanted: the word ids of `matches` and `joins`.
         pairs: pairs of term positions that are neighbours in the text.
         weight: sum of the weights of `terms`.
-        unknown_weight: sum of the weights that the words without a match would have if one tool had them.
+        unknown_weight: sum of the weights that the subject's words without a match would have if one tool had them.
         rarest: the rarity of the rarest term.
         stems: the ids of the known stems in the order of the text.
     """
