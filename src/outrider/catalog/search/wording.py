@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from .analysis import split_words, stem
@@ -73,6 +73,12 @@ def _talk() -> frozenset[str]:
     return frozenset(stem(word) for word in _TALK.split())
 
 
+@lru_cache(maxsize=4096)
+def _is_talk(word: str) -> bool:
+    # Its stem is found out once: most of a query is words that were in another one.
+    return stem(word) in _talk()
+
+
 def roles(text: str, words: set[str]) -> dict[str, Role]:
     """The role of each of `words` that is no subject of `text`; none if there would be no subject left.
 
@@ -84,8 +90,7 @@ def roles(text: str, words: set[str]) -> dict[str, Role]:
     """
     plain, found = _VALUE.subn(" ", text)
     stated = words.intersection(split_words(plain)) if found else words
-    talk = _talk()
-    subject = {word for word in stated if stem(word) not in talk}
+    subject = {word for word in stated if not _is_talk(word)}
     if not subject:
         return {}
     return {word: Role.TALK if word in stated else Role.VALUE for word in words - subject}
